@@ -1,0 +1,1 @@
+"""What decides: operations, scheduling, placement and their store."""

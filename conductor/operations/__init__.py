@@ -1,0 +1,1 @@
+"""One file per operation, each step followed by its undo."""

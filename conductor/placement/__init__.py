@@ -1,0 +1,1 @@
+"""Providers, inventories, traits, aggregates and allocations."""

@@ -1,0 +1,1 @@
+"""From a request to a claim on a host, with reasons."""

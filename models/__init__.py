@@ -1,0 +1,1 @@
+"""The language that every process of the control plane speaks."""

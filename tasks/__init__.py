@@ -1,0 +1,1 @@
+"""The carrier over Celery: application, routing and task bodies of one call."""

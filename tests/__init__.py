@@ -1,0 +1,1 @@
+"""What the control plane promises, as sentences."""

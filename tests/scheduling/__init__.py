@@ -1,0 +1,1 @@
+"""Pure tests of filters, weighers and claims."""

@@ -1,0 +1,1 @@
+"""Tests against RabbitMQ, PostgreSQL and Redis."""

@@ -1,0 +1,1 @@
+"""What acts on one host, without a database."""

@@ -1,0 +1,1 @@
+"""The instructions that a host can carry out."""

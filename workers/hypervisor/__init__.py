@@ -1,0 +1,1 @@
+"""The hypervisor port and its adapters."""
