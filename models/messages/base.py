@@ -1,0 +1,68 @@
+"""What every message has in common: frozen, strict, versioned, and errors that name the field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from models.errors import Rejected
+
+M = TypeVar("M", bound="Message")
+
+_CODES = {
+    "extra_forbidden": "field_unknown",
+    "missing": "field_missing",
+}
+
+
+class Message(BaseModel):
+    """A value that crosses a process boundary as JSON; unknown fields are refused by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    current_version: ClassVar[int] = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as JSON values, without what nobody set."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def parse(kind: type[M], body: Mapping[str, Any]) -> M:
+    """Return `body` as a message of `kind`; raise `Rejected` naming field, value and rule.
+
+    Parsed through JSON text, since only there do strict types still take a list for a tuple.
+    """
+    try:
+        return kind.model_validate_json(json.dumps(body))
+    except ValidationError as error:
+        raise rejected(error) from None
+    except (TypeError, ValueError) as error:
+        raise Rejected("not_json", f"the message is not JSON: {error}") from None
+
+
+def rejected(error: ValidationError) -> Rejected:
+    """Return the first complaint of a validation as one line: field, value and rule."""
+    # Of a union's complaints the deepest is about the alternative that the sender meant.
+    first = max(error.errors(include_url=False, include_context=False), key=_depth)
+    field = ".".join(str(part) for part in first["loc"] if not _is_alternative(part)) or "message"
+    code = _CODES.get(first["type"], "field_invalid")
+    if code == "field_missing":
+        return Rejected(code, f"{field} is missing", key=field)
+    if code == "field_unknown":
+        return Rejected(code, f"{field} is not a known field", key=field)
+    value = json.dumps(first["input"], default=str)[:80]
+    rule = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return Rejected(code, f"{field} is {value}: {rule}", key=field)
+
+
+def _depth(complaint: ErrorDetails) -> int:
+    return len(complaint["loc"])
+
+
+def _is_alternative(part: int | str) -> bool:
+    """Whether a part of a path names a type of a union, which says nothing to the sender."""
+    return isinstance(part, str) and (part.endswith("Body") or part.startswith("constrained-"))

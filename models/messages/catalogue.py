@@ -1,0 +1,78 @@
+"""What operators define ahead of requests: flavors, images, aggregates, zones, groups, quotas."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from models.messages.base import Message
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class FlavorBody(Message):
+    """The size of an instance; `memory_mb` and `swap_mb` are MiB, disks GiB."""
+
+    name: Name | None = None
+    vcpus: Annotated[int, Field(ge=1, le=4096)]
+    memory_mb: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    root_gb: Count = 0
+    ephemeral_gb: Count = 0
+    swap_mb: Count = 0
+    extra_specs: dict[str, str] = {}
+
+
+class ImageBody(Message):
+    """An image by id, with the properties that constrain where it can run."""
+
+    id: Name
+    name: Name | None = None
+    properties: dict[str, Any] = {}
+    min_disk_gb: Count = 0
+    min_memory_mb: Count = 0
+
+
+class AggregateBody(Message):
+    """Hosts that share metadata, which flavors and images can ask for."""
+
+    name: Name
+    hosts: tuple[Name, ...] = ()
+    metadata: dict[str, str] = {}
+
+
+class ZoneBody(Message):
+    """An availability zone: the hosts that users know by one name."""
+
+    name: Name
+    hosts: tuple[Name, ...] = ()
+
+
+class ServerGroupBody(Message):
+    """A rule over the hosts of the instances that name the group."""
+
+    name: Name
+    policy: Literal["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity"]
+    max_server_per_host: Annotated[int, Field(ge=1)] | None = None
+
+
+class QuotaBody(Message):
+    """Limits of a project; `name` is the project id, -1 means unlimited."""
+
+    name: Name
+    instances: Annotated[int, Field(ge=-1)] = -1
+    cores: Annotated[int, Field(ge=-1)] = -1
+    memory_mb: Annotated[int, Field(ge=-1)] = -1
+    disk_gb: Annotated[int, Field(ge=-1)] = -1
+
+
+CATALOGUE: dict[str, type[Message]] = {
+    "flavor": FlavorBody,
+    "image": ImageBody,
+    "aggregate": AggregateBody,
+    "zone": ZoneBody,
+    "server_group": ServerGroupBody,
+    "quota": QuotaBody,
+}
+"""Kind of catalogue entry to the message that defines it; the key of an entry is (kind, name)."""

@@ -1,0 +1,185 @@
+"""What our own processes send each other: letters, instructions to hosts, and their reports."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from models.ids import compute_queue
+from models.messages.base import Message
+
+CONDUCTOR, SCHEDULER, REPORTS, DEAD_LETTERS = "conductor", "scheduler", "reports", "dead_letters"
+
+SELECT_HOSTS = "scheduler.select_hosts"
+REPLY, HELLO, HEARTBEAT, MANIFEST = (
+    "reports.reply",
+    "reports.hello",
+    "reports.heartbeat",
+    "reports.manifest",
+)
+COMPUTE = "compute."
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message on its way: queue, task name, JSON body, and the ids that link it to its operation.
+
+    `id` is deterministic for asks (same token, same id), so that a letter sent twice is
+    recognised wherever ids are; `shown` is what Flower prints instead of the arguments.
+    """
+
+    queue: str
+    task: str
+    body: Mapping[str, Any]
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    root_id: str | None = None
+    parent_id: str | None = None
+    shown: str = ""
+
+
+class Token(Message):
+    """Which attempt of which step a message belongs to.
+
+    `sequence` grows with every ask of the operation: only the newest is answered.
+    `fence` grows with every instruction for the instance, across operations: a worker
+    refuses what is older than the newest it has seen.
+    """
+
+    operation_id: str
+    step: str
+    attempt: int
+    sequence: int
+    fence: int = 0
+
+
+class Instruction(Message):
+    """Work for one host. Verbs are the modules of `workers/actions`."""
+
+    token: Token
+    instance_id: str
+    verb: str
+    args: dict[str, Any] = {}
+    expires_at: float | None = None
+
+
+class SpawnArgs(Message):
+    """What a host needs to know of an instance; `placement` in the shape of CONTRACT §2."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    disk_gb: int
+    image_id: str | None = None
+    placement: dict[str, Any] | None = None
+    metadata: dict[str, str] = {}
+
+
+class Reply(Message):
+    """The answer to an ask of an operation, of the scheduler or of a host.
+
+    `done` carries `result`; `refused` and `failed` carry `error` (`ConductorError.to_json`);
+    `stale` means that the host has seen a newer token and did nothing.
+    """
+
+    token: Token
+    sender: str
+    outcome: Literal["done", "refused", "failed", "stale"]
+    result: dict[str, Any] = {}
+    error: dict[str, Any] | None = None
+
+
+class Domain(Message):
+    """One guest as the host sees it: part of a manifest."""
+
+    instance_id: str
+    fence: int
+    power_state: Literal["running", "shutdown", "nostate"]
+    placement: dict[str, Any] | None = None
+    memory_mib: int = 0
+    vcpus: int = 0
+    disk_gb: int = 0
+
+
+class Reservation(Message):
+    """What the host keeps for itself."""
+
+    memory_mib: Annotated[int, Field(ge=0)] = 0
+    disk_gb: Annotated[int, Field(ge=0)] = 0
+    vcpus: Annotated[int, Field(ge=0)] = 0
+
+
+class Hello(Message):
+    """A worker has started: its hardware (`host` of CONTRACT §2, without use) and its guests."""
+
+    host: str
+    boot_id: str
+    hypervisor: str
+    hardware: dict[str, Any]
+    disk_gb: Annotated[int, Field(ge=0)]
+    reserved: Reservation = Reservation()
+    traits: tuple[str, ...] = ()
+    domains: tuple[Domain, ...] = ()
+    accounting_degraded: tuple[str, ...] = ()
+
+
+class Heartbeat(Message):
+    """A worker lives."""
+
+    host: str
+    boot_id: str
+
+
+class Manifest(Message):
+    """The periodic audit of a host: every guest it has."""
+
+    host: str
+    boot_id: str
+    domains: tuple[Domain, ...] = ()
+    accounting_degraded: tuple[str, ...] = ()
+
+
+class Want(Message):
+    """One instance that needs a host; part of `SelectHosts`."""
+
+    instance_id: str
+    operation_id: str
+
+
+class SelectHosts(Message):
+    """Ask the scheduler: choose and claim hosts for these instances, all or none.
+
+    `hosts` limits the choice (a named host, or the alternates of an earlier selection, which
+    are tried first); `ignored` were tried before and refused.
+    """
+
+    token: Token
+    wants: tuple[Want, ...]
+    alternates: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+class Selected(Message):
+    """Where one instance was claimed, and where it could go instead."""
+
+    instance_id: str
+    host: str
+    alternates: tuple[str, ...] = ()
+
+
+def instruction_letter(host: str, instruction: Instruction, root_id: str) -> Letter:
+    """Return the letter that carries an instruction to its host; same token, same letter id."""
+    token = instruction.token
+    name = f"{token.operation_id}/{token.step}/{token.sequence}"
+    return Letter(
+        queue=compute_queue(host),
+        task=COMPUTE + instruction.verb,
+        body=instruction.to_json(),
+        id=str(uuid.uuid5(uuid.UUID(token.operation_id), name)),
+        root_id=root_id,
+        parent_id=token.operation_id,
+        shown=f"{instruction.verb} {instruction.instance_id} on {host}",
+    )
