@@ -1,4 +1,4 @@
-"""Names of things, each with a type of its own, and the two rules that derive one id from another."""
+"""Names of things, each with a type of its own, and how one id follows from another."""
 
 from __future__ import annotations
 
