@@ -1,0 +1,163 @@
+"""What operations and the scheduler see of the database: a unit of work over tables of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from conductor.store.records import (
+    Allocation,
+    CatalogueEntry,
+    DeadLetter,
+    Decision,
+    Event,
+    Heartbeat,
+    Host,
+    Instance,
+    OperationRecord,
+    OutboxRow,
+)
+from models.messages.letters import Letter
+
+T = TypeVar("T")
+
+
+class Rows(Protocol[T]):
+    """A table of frozen records; keys are the record's key fields, in order.
+
+    Keys: id, except Host (name), Heartbeat (name), Allocation (consumer_id, host),
+    CatalogueEntry (kind, name).
+    """
+
+    def get(self, *key: str) -> T | None:
+        """Return the record as this transaction sees it, or nothing."""
+
+    def lock(self, *key: str) -> T | None:
+        """Return the newest committed record and keep others from changing it until the end."""
+
+    def add(self, value: T) -> None:
+        """Insert; raise `Conflict` (code `exists`) when the key is taken.
+
+        The conflict leaves the transaction usable, so that a caller may go on.
+        """
+
+    def add_many(self, values: Sequence[T]) -> None:
+        """Insert many at the cost of one statement."""
+
+    def save(self, value: T) -> None:
+        """Replace the record of the same key; raise `Broken` when there is none."""
+
+    def put(self, value: T) -> None:
+        """Insert or replace."""
+
+    def drop(self, *key: str) -> bool:
+        """Delete; say whether there was one."""
+
+    def where(self, *, limit: int | None = None, **equals: Any) -> list[T]:
+        """Return the records whose fields equal these, oldest first.
+
+        A value that is a set, list or tuple means any of them; None means absent.
+        """
+
+    def count(self, **equals: Any) -> int:
+        """Count what `where` would return."""
+
+
+class Operations(Rows[OperationRecord], Protocol):
+    """Operations, and the questions of the reaper."""
+
+    def overdue(self, now: float, limit: int) -> list[str]:
+        """Return ids of running operations whose `wake_at` has passed, longest overdue first."""
+
+    def drop_ended_before(self, at: float, limit: int) -> int:
+        """Delete ended operations with their events and decisions; return how many."""
+
+
+class Instances(Rows[Instance], Protocol):
+    """Instances, and sums over them."""
+
+    def lock_many(self, ids: Iterable[str]) -> dict[str, Instance]:
+        """Lock and return many in ascending order of id, so that two such calls never deadlock."""
+
+    def usage(self, project_id: str) -> Mapping[str, int]:
+        """Return `instances, cores, memory_mb, disk_gb` of a project's live instances.
+
+        Live is everything but deleted; one statement, flat in what others own.
+        """
+
+    def hosts_of_group(self, group: str) -> Mapping[str, int]:
+        """Return host to number of live members of a server group placed there."""
+
+    def drop_deleted_before(self, at: float, limit: int) -> int:
+        """Delete instances that were deleted before `at`; return how many."""
+
+
+class Hosts(Rows[Host], Protocol):
+    """Hosts, and the optimistic claim."""
+
+    def save_if(self, value: Host, version: int) -> bool:
+        """Replace the host only if it is still at `version`; say whether it was."""
+
+    def versions(self) -> Mapping[str, int]:
+        """Return name to version of all hosts: what a cache compares itself with."""
+
+
+class Outbox(Rows[OutboxRow], Protocol):
+    """Letters on their way."""
+
+    def older_than(self, at: float, limit: int) -> list[OutboxRow]:
+        """Return letters written before `at`, oldest first."""
+
+    def drop_many(self, ids: Sequence[str]) -> None:
+        """Delete letters that have left."""
+
+
+class DeadLetters(Rows[DeadLetter], Protocol):
+    """Messages that could not be handled."""
+
+    def drop_before(self, at: float, limit: int) -> int:
+        """Delete old ones; return how many."""
+
+
+class UnitOfWork(Protocol):
+    """One transaction: everything in it happens, or nothing."""
+
+    now: float
+    operations: Operations
+    instances: Instances
+    hosts: Hosts
+    allocations: Rows[Allocation]
+    heartbeats: Rows[Heartbeat]
+    events: Rows[Event]
+    decisions: Rows[Decision]
+    outbox: Outbox
+    dead_letters: DeadLetters
+    catalogue: Rows[CatalogueEntry]
+
+    @property
+    def posted(self) -> Sequence[Letter]:
+        """The letters written to the outbox by this transaction."""
+
+    def post(self, letter: Letter) -> None:
+        """Promise a letter: it leaves if and only if this transaction commits."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Undo what happened inside when the block raises, and let the error pass."""
+
+
+class Store(Protocol):
+    """Where transactions come from."""
+
+    def begin(self) -> AbstractContextManager[UnitOfWork]:
+        """Open a transaction for writing; commit at the end of the block, roll back on an error.
+
+        Serialization failures, deadlocks, busy databases raise `Conflict`; a database that
+        cannot be reached raises `Unreachable`.
+        """
+
+    def read(self) -> AbstractContextManager[UnitOfWork]:
+        """Open a transaction for reading: consistent, and never in the way of a writer."""
+
+    def close(self) -> None:
+        """Let go of connections."""

@@ -1,0 +1,209 @@
+"""What the store keeps: frozen records. Times are Unix seconds, JSON values are plain dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.hardware.flavor import Flavor
+from models.hardware.guest import Placement
+from models.hardware.image import Image
+from models.hardware.topology import HostTopology
+from models.lifecycle import InstanceState, OperationState, PowerState, TaskState
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRecord:
+    """One operation: what was asked, which step it is at, and its typed state as JSON.
+
+    `sequence` counts its asks (the newest is the only one answered); `waiting` holds the ask
+    that is out, as its letter, so that it can be sent again to the letter; `wake_at` is when
+    the reaper looks at it. `attempts` lists what was tried and why it failed.
+    """
+
+    id: str
+    kind: str
+    definition_version: int
+    state: OperationState
+    step: str
+    project_id: str
+    user_id: str
+    request_id: str
+    request: Json
+    digest: str
+    data: Json
+    created_at: float
+    updated_at: float
+    undoing: bool = False
+    resume_step: str | None = None
+    attempt: int = 1
+    tries: int = 0
+    sequence: int = 0
+    waiting: Json | None = None
+    waiting_on: str | None = None
+    attempts: tuple[Json, ...] = ()
+    error: Json | None = None
+    cancel: str | None = None
+    instance_id: str | None = None
+    parent_id: str | None = None
+    root_id: str | None = None
+    replay_of: str | None = None
+    reply_to: str | None = None
+    children_left: int = 0
+    wake_at: float | None = None
+    deadline_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance with its own copy of flavor and image: editing those changes no accounting.
+
+    `host` and `placement` are written by the claim, in one transaction with the host's use.
+    `operation_id` is the one operation that runs on it; `fence` grows with every instruction.
+    """
+
+    id: str
+    name: str
+    project_id: str
+    user_id: str
+    state: InstanceState
+    flavor: Flavor
+    image: Image | None
+    request_spec: Json
+    created_at: float
+    updated_at: float
+    task_state: TaskState | None = None
+    power_state: PowerState = PowerState.NOSTATE
+    host: str | None = None
+    group: str | None = None
+    availability_zone: str | None = None
+    placement: Placement | None = None
+    fault: Json | None = None
+    fence: int = 0
+    operation_id: str | None = None
+    deleted_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """How much of one resource class a host has: capacity is (total - reserved) * ratio."""
+
+    total: int
+    reserved: int = 0
+    ratio: float = 1.0
+
+    @property
+    def capacity(self) -> int:
+        """What can be claimed in all, never negative."""
+        return max(0, int((self.total - self.reserved) * self.ratio))
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One compute host: hardware with its NUMA use, inventories and what is claimed of them.
+
+    `version` grows with every change of use; a claim is valid only under the version it read.
+    Whether it is up is not here: heartbeats are rows of their own, so that they touch no claim.
+    """
+
+    name: str
+    topology: HostTopology
+    inventory: Mapping[str, Inventory]
+    used: Mapping[str, int] = field(default_factory=dict)
+    version: int = 1
+    hypervisor: str = ""
+    traits: tuple[str, ...] = ()
+    cell_id: str = "cell1"
+    boot_id: str | None = None
+    enabled: bool = True
+    disabled_reason: str | None = None
+    forced_down: bool = False
+    degraded: str | None = None
+    instances: int = 0
+    created_at: float = 0.0
+    updated_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What one consumer (`instance`, later `migration`) holds of one host, by resource class."""
+
+    consumer_id: str
+    host: str
+    amounts: Mapping[str, int]
+    consumer_kind: str = "instance"
+    project_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """When a process or host was last heard of. `kind` is `compute`, `conductor`, `scheduler`."""
+
+    name: str
+    kind: str
+    seen_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of an operation's story."""
+
+    operation_id: str
+    at: float
+    event: str
+    detail: str
+    instance_id: str | None = None
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Why the scheduler chose what it chose: counts and examples, not one row a host."""
+
+    id: str
+    operation_id: str
+    instance_id: str
+    at: float
+    host: str | None
+    detail: Json
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that could not be handled, with its reason and origin."""
+
+    id: str
+    at: float
+    queue: str
+    task: str
+    reason: str
+    body: str
+    headers: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A letter that was promised by a committed transaction and may not have left yet."""
+
+    id: str
+    created_at: float
+    queue: str
+    task: str
+    body: Json
+    root_id: str | None = None
+    parent_id: str | None = None
+    shown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A flavor, image, aggregate, zone, server group or quota; `body` is its message as JSON."""
+
+    kind: str
+    name: str
+    body: Json
+    created_at: float
