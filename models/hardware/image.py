@@ -1,0 +1,34 @@
+"""What an image says about the hardware its guest wants."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from models.hardware.frozen import FrozenMap
+
+PropertyValue: TypeAlias = object
+"""A JSON scalar, or a list of them (kept as a tuple, so that an image stays hashable)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image's id, name and properties; the properties are frozen on entry."""
+
+    id: str
+    name: str = ""
+    properties: Mapping[str, PropertyValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.properties, FrozenMap):
+            entries = {key: _frozen(value) for key, value in self.properties.items()}
+            object.__setattr__(self, "properties", FrozenMap(entries))
+
+
+def _frozen(value: PropertyValue) -> PropertyValue:
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, set | frozenset):
+        return tuple(sorted(value))
+    if isinstance(value, Mapping):
+        return FrozenMap({str(key): _frozen(item) for key, item in value.items()})
+    return value
