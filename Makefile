@@ -1,0 +1,65 @@
+# Everything a person does with a checkout. `make` alone lists it.
+
+PYTHON      ?= $(shell command -v python3.11 || command -v python3)
+VENV        := .venv
+BIN         := $(VENV)/bin
+INSTALLED   := $(VENV)/.installed
+CHECKED     := conductor workers models tasks
+TYPED       := $(CHECKED) tests/environment
+LOCK        := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header \
+               --generate-hashes --no-emit-index-url --no-emit-find-links \
+               --no-emit-trusted-host --no-emit-options
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench chaos prove services stop lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
+	  awk -F ':.*## ' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+
+install: $(INSTALLED) ## create .venv with exactly what the lock file names
+
+demo: $(INSTALLED) ## see the main job done, in one process, with simulated hosts
+	@$(BIN)/conductor demo
+
+test: $(INSTALLED) services ## run every test, on real RabbitMQ, PostgreSQL and Redis too
+	@$(BIN)/pytest
+
+check: $(INSTALLED) ## style, formatting, types and who may import whom
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## rewrite the code in the house format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(INSTALLED) services ## measure speed and memory; a table, and JSON in .benchmarks/
+	@$(BIN)/pytest tests/benchmarks --override-ini 'python_files=bench_*.py' -s
+
+chaos: $(INSTALLED) services ## the long forms of the crash tests
+	@$(BIN)/pytest -m chaos
+
+prove: $(INSTALLED) ## the property tests with fifty times the examples
+	@$(BIN)/pytest -m property --hypothesis-profile=prove
+
+services: ## find RabbitMQ, PostgreSQL and Redis on localhost, else start private ones
+	@$(PYTHON) -m tests.environment ensure
+
+stop: ## stop the private services that `make services` started
+	@$(PYTHON) -m tests.environment stop
+
+lock: $(INSTALLED) ## choose dependency versions anew and write the lock files
+	$(LOCK) --upgrade --output-file requirements.lock pyproject.toml
+	$(LOCK) --upgrade --extra dev --constraint requirements.lock \
+	  --output-file requirements-dev.lock pyproject.toml
+
+clean: stop ## remove the environment and all that a run leaves behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	  .benchmarks .services.env build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): requirements-dev.lock pyproject.toml deploy/install
+	@deploy/install "$(PYTHON)" $(VENV)
+	@touch $@
