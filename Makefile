@@ -42,7 +42,7 @@ chaos: $(INSTALLED) services ## the long forms of the crash tests
 	@$(BIN)/pytest -m chaos
 
 prove: $(INSTALLED) ## the property tests with fifty times the examples
-	@$(BIN)/pytest -m property --hypothesis-profile=prove
+	@$(BIN)/pytest -m hypothesis --hypothesis-profile=prove
 
 services: ## find RabbitMQ, PostgreSQL and Redis on localhost, else start private ones
 	@$(PYTHON) -m tests.environment ensure
