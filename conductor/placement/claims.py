@@ -1,0 +1,121 @@
+"""Charging an instance to a host and giving it back, in the caller's transaction.
+
+The allocation row is the proof of a claim: without one nothing is held, whatever else is
+written. So releasing twice, or what never was claimed, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Allocation, Host, Instance
+from models.errors import Broken, Rejected
+from models.hardware import accounting
+from models.hardware.guest import Placement
+from models.hardware.topology import HostTopology
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one consumer takes of a host: a placement (none without NUMA) and amounts by class."""
+
+    consumer_id: str
+    project_id: str
+    placement: Placement | None
+    amounts: Mapping[str, int]
+
+
+def charged(host: Host, holdings: Iterable[Holding], now: float) -> Host:
+    """Return the host with these holdings in use, one version later.
+
+    Raises `Rejected` (see `accounting.claim`) for a placement that contradicts the topology.
+    """
+    topology, used, count = host.topology, dict(host.used), host.instances
+    for held in holdings:
+        if held.placement is not None:
+            topology = accounting.claim(topology, held.placement)
+        for name, amount in held.amounts.items():
+            used[name] = used.get(name, 0) + amount
+        count += 1
+    return _changed(host, topology, used, count, now)
+
+
+def relieved(host: Host, held: Holding, now: float) -> Host:
+    """Return the host without this holding, one version later; `charged` and back is exact.
+
+    Raises `Broken` (`use_contradicts_claim`) where the host does not have the holding in use.
+    """
+    topology = host.topology
+    if held.placement is not None:
+        try:
+            topology = accounting.release(topology, held.placement)
+        except Rejected as error:
+            raise _contradiction(host, held, error.message) from error
+    used = dict(host.used)
+    for name, amount in held.amounts.items():
+        used[name] = used.get(name, 0) - amount
+        if used[name] < 0:
+            raise _contradiction(host, held, f"{name} in use would fall to {used[name]}")
+    used = {name: amount for name, amount in used.items() if amount}
+    return _changed(host, topology, used, host.instances - 1, now)
+
+
+def claim_on(uow: UnitOfWork, host: Host, holdings: Iterable[Holding]) -> Host | None:
+    """Charge holdings to the host as it was read; nothing happens when it has changed since.
+
+    Returns the host as written, or None where its version is no longer that of `host`.
+    """
+    held = tuple(holdings)
+    after = charged(host, held, uow.now)
+    if not uow.hosts.save_if(after, host.version):
+        return None
+    uow.allocations.add_many(
+        [
+            Allocation(each.consumer_id, host.name, each.amounts, project_id=each.project_id)
+            for each in held
+        ]
+    )
+    return after
+
+
+def release_claim(uow: UnitOfWork, instance: Instance) -> Instance:
+    """Give back all that the instance holds; return it without host and placement.
+
+    Host and allocation are written here, under the host's lock; the caller saves the
+    instance. Harmless where nothing, or only a part, is held.
+    """
+    for allocation in uow.allocations.where(consumer_id=instance.id):
+        _release_from(uow, instance, allocation)
+    return replace(instance, host=None, placement=None, availability_zone=None)
+
+
+def _release_from(uow: UnitOfWork, instance: Instance, allocation: Allocation) -> None:
+    # Dropped first: of two releases at once, the second finds nothing to drop and stops here.
+    if not uow.allocations.drop(instance.id, allocation.host):
+        return
+    host = uow.hosts.lock(allocation.host)
+    if host is None:
+        return
+    placement = instance.placement if instance.host == host.name else None
+    held = Holding(instance.id, instance.project_id, placement, allocation.amounts)
+    uow.hosts.save(relieved(host, held, uow.now))
+
+
+def _contradiction(host: Host, held: Holding, why: str) -> Broken:
+    message = f"{host.name} cannot give back what {held.consumer_id} holds: {why}"
+    return Broken("use_contradicts_claim", message, host=host.name, consumer=held.consumer_id)
+
+
+def _changed(
+    host: Host, topology: HostTopology, used: Mapping[str, int], instances: int, now: float
+) -> Host:
+    return replace(
+        host,
+        topology=topology,
+        used=used,
+        instances=instances,
+        version=host.version + 1,
+        updated_at=now,
+    )

@@ -1,0 +1,146 @@
+"""How much of each resource class an instance takes, a host has, and whether it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import os_resource_classes
+
+from conductor.store.records import Host, Inventory
+from models.errors import Rejected
+from models.hardware.flavor import Flavor
+from models.hardware.frozen import FrozenMap
+from models.hardware.guest import ISOLATE, GuestTopology
+from models.hardware.topology import HostTopology
+from models.messages.letters import Reservation
+from models.units import mib_to_gib_rounded_up
+
+VCPU: Final = "VCPU"
+PCPU: Final = "PCPU"
+MEMORY_MB: Final = "MEMORY_MB"
+DISK_GB: Final = "DISK_GB"
+
+OVERRIDE: Final = "resources:"
+"""Prefix of the extra specs that replace (or, with 0, remove) what the flavor's size asks for."""
+
+_STANDARD: Final = frozenset(map(str, os_resource_classes.STANDARDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """How far a host's resources may be over-committed; dedicated CPUs never are."""
+
+    cpu: float = 4.0
+    ram: float = 1.0
+    disk: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why a host has no room: `need` more of a class was asked for, `have` is left (never < 0)."""
+
+    resource_class: str
+    need: int
+    have: int
+
+
+def amounts(
+    flavor: Flavor, guest: GuestTopology | None, *, volume_backed: bool = False
+) -> Mapping[str, int]:
+    """Return what an instance takes of each resource class; zero amounts are left out.
+
+    CPUs as the guest topology splits them (isolated emulator threads take one dedicated CPU
+    more), memory in MiB, disk in whole GiB with swap rounded up; a volume-backed instance has
+    no root disk of its own. `resources:CLASS` extra specs win. Raises `Rejected`
+    (`resources_invalid`) for an override that is no count, or of an unknown class.
+    """
+    shared, dedicated = _cpus(flavor, guest)
+    root_gb = 0 if volume_backed else flavor.root_gb
+    asked = {
+        VCPU: shared,
+        PCPU: dedicated,
+        MEMORY_MB: flavor.memory_mib,
+        DISK_GB: root_gb + flavor.ephemeral_gb + mib_to_gib_rounded_up(flavor.swap_mib),
+        **_overrides(flavor),
+    }
+    return FrozenMap({name: amount for name, amount in asked.items() if amount})
+
+
+def inventory_of(
+    topology: HostTopology, disk_gb: int, reserved: Reservation, ratios: Ratios
+) -> Mapping[str, Inventory]:
+    """Return what a host offers: CPUs by set, MiB of all NUMA cells, GiB; empty classes left out.
+
+    The host's own CPUs come out of the shared ones: dedicated CPUs are set apart by number.
+    """
+    shared = sum(cell.shared_cpus.bit_count() for cell in topology.cells)
+    dedicated = sum(cell.dedicated_cpus.bit_count() for cell in topology.cells)
+    memory_mib = sum(cell.memory_mib for cell in topology.cells)
+    offered = {
+        VCPU: Inventory(shared, reserved.vcpus, ratios.cpu),
+        PCPU: Inventory(dedicated),
+        MEMORY_MB: Inventory(memory_mib, reserved.memory_mib, ratios.ram),
+        DISK_GB: Inventory(disk_gb, reserved.disk_gb, ratios.disk),
+    }
+    return {name: inventory for name, inventory in offered.items() if inventory.total}
+
+
+def capacity(inventory: Inventory) -> int:
+    """Return how much can be claimed in all: (total - reserved) * ratio, rounded down.
+
+    The ratio counts as the decimal number it is written as: 100 at 1.15 are 115, which
+    binary floating point makes 114.
+    """
+    return _capacity(inventory.total - inventory.reserved, inventory.ratio)
+
+
+def room(host: Host, asked: Mapping[str, int]) -> Shortage | None:
+    """Return the first class of which the host has too little for `asked`, or nothing."""
+    for name, amount in asked.items():
+        left = left_of(host, name)
+        if amount > left:
+            return Shortage(name, amount, max(0, left))
+    return None
+
+
+def left_of(host: Host, resource_class: str) -> int:
+    """Return what can still be claimed of a class; negative where the host is over-committed."""
+    inventory = host.inventory.get(resource_class)
+    if inventory is None:
+        return 0
+    return capacity(inventory) - host.used.get(resource_class, 0)
+
+
+@lru_cache(maxsize=4096)
+def _capacity(amount: int, ratio: float) -> int:
+    return max(0, int(amount * Fraction(repr(ratio))))
+
+
+def _cpus(flavor: Flavor, guest: GuestTopology | None) -> tuple[int, int]:
+    if guest is None:
+        return flavor.vcpus, 0
+    shared = sum(cell.shared_vcpus.bit_count() for cell in guest.cells)
+    dedicated = sum(cell.dedicated_vcpus.bit_count() for cell in guest.cells)
+    return shared, dedicated + (guest.emulator_threads_policy == ISOLATE)
+
+
+def _overrides(flavor: Flavor) -> Mapping[str, int]:
+    found = {}
+    for key, value in flavor.extra_specs.items():
+        if not key.startswith(OVERRIDE):
+            continue
+        name = key.removeprefix(OVERRIDE)
+        if name not in _STANDARD and not os_resource_classes.is_custom(name):
+            raise _invalid(key, value, "the class should be a standard or a CUSTOM_ one")
+        if not (value.isascii() and value.isdigit()):
+            raise _invalid(key, value, "should be a whole number, 0 or more")
+        found[name] = int(value)
+    return found
+
+
+def _invalid(key: str, value: str, rule: str) -> Rejected:
+    return Rejected("resources_invalid", f"{key} is {value[:40]!r}: {rule}", key=key)
