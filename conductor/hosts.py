@@ -1,0 +1,216 @@
+"""Hosts as the conductor knows them: greeted, compared with their manifests, taken in or out.
+
+A host that returns with other hardware is degraded, never overwritten: its guests keep their
+places, no new one comes, and an operator decides (`hosts enable` accepts the new hardware
+once the host is empty).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from conductor.operations.asking import ON_HOST
+from conductor.placement.resources import Ratios, inventory_of
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Heartbeat, Host, Instance, Inventory
+from models.errors import Rejected
+from models.hardware.accounting import same_hardware
+from models.hardware.topology import HostTopology
+from models.lifecycle import InstanceState, PowerState
+from models.messages.hardware import host_from_json
+from models.messages.letters import (
+    Domain,
+    Hello,
+    Instruction,
+    Letter,
+    Manifest,
+    Token,
+    instruction_letter,
+)
+
+CHANGED_HARDWARE = "hardware changed"
+BAD_ACCOUNTING = "accounting degraded"
+
+
+def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
+    """Take in a host that has started.
+
+    Everything it was asked and has not answered is sent again: its memory and its messages may
+    be gone, its journal tells it what it has done already.
+    """
+    topology = host_from_json(hello.hardware)
+    inventory = inventory_of(topology, hello.disk_gb, hello.reserved, ratios)
+    known = uow.hosts.lock(hello.host)
+    if known is None:
+        uow.hosts.add(_new_host(uow, hello, topology, inventory))
+    else:
+        uow.hosts.save(_returned(known, hello, topology, inventory, uow.now))
+    uow.heartbeats.put(Heartbeat(hello.host, "compute", uow.now))
+    reconcile(
+        uow,
+        Manifest(
+            host=hello.host,
+            boot_id=hello.boot_id,
+            domains=hello.domains,
+            accounting_degraded=hello.accounting_degraded,
+        ),
+    )
+    for record in uow.operations.where(waiting_on=ON_HOST + hello.host, ended_at=None):
+        if record.waiting is not None:
+            uow.post(Letter(**record.waiting["letter"]))
+
+
+def reconcile(uow: UnitOfWork, manifest: Manifest) -> None:
+    """Compare what a host has with what it should have: drop strays, note what is missing."""
+    host = uow.hosts.lock(manifest.host)
+    if host is None:
+        return
+    expected = {i.id: i for i in uow.instances.where(host=manifest.host)}
+    for domain in manifest.domains:
+        instance = expected.get(domain.instance_id) or uow.instances.get(domain.instance_id)
+        if _is_stray(uow, instance, manifest.host):
+            uow.post(_drop(manifest.host, domain, instance))
+    present = {domain.instance_id: domain for domain in manifest.domains}
+    for instance in expected.values():
+        _note_difference(uow, instance, present.get(instance.id))
+    _note_accounting(uow, manifest.accounting_degraded, host)
+
+
+def set_enabled(uow: UnitOfWork, name: str, *, enabled: bool, reason: str | None) -> Host:
+    """Open or close a host for new instances; raise `Rejected` for an unknown one.
+
+    Enabling a degraded host says that a person has looked at it.
+    """
+    host = must_lock(uow, name)
+    changed = replace(
+        host,
+        enabled=enabled,
+        disabled_reason=None if enabled else reason,
+        forced_down=host.forced_down and not enabled,
+        degraded=None if enabled else host.degraded,
+        version=host.version + 1,
+    )
+    uow.hosts.save(changed)
+    return changed
+
+
+def force_down(uow: UnitOfWork, name: str, reason: str | None) -> Host:
+    """Declare a host dead: what waits for it goes on without it."""
+    host = must_lock(uow, name)
+    changed = replace(
+        host, forced_down=True, disabled_reason=reason or "forced down", version=host.version + 1
+    )
+    uow.hosts.save(changed)
+    for record in uow.operations.where(waiting_on=ON_HOST + name, ended_at=None):
+        uow.operations.save(replace(record, wake_at=uow.now))
+    return changed
+
+
+def remove(uow: UnitOfWork, name: str) -> None:
+    """Forget a host that holds nothing; raise `Rejected` naming its instances otherwise."""
+    must_lock(uow, name)
+    held = uow.allocations.where(host=name)
+    if held:
+        ids = ", ".join(a.consumer_id for a in held[:5])
+        message = f"host is {name}: it still holds {len(held)} instances ({ids})"
+        raise Rejected("host_in_use", message, key="host")
+    uow.hosts.drop(name)
+    uow.heartbeats.drop(name)
+
+
+def must_lock(uow: UnitOfWork, name: str) -> Host:
+    """Return the host, locked; raise `Rejected` when there is none."""
+    host = uow.hosts.lock(name)
+    if host is None:
+        raise Rejected("host_unknown", f"host is {name}: no such host", key="host")
+    return host
+
+
+def _new_host(
+    uow: UnitOfWork, hello: Hello, topology: HostTopology, inventory: Mapping[str, Inventory]
+) -> Host:
+    return Host(
+        name=hello.host,
+        topology=topology,
+        inventory=inventory,
+        hypervisor=hello.hypervisor,
+        traits=hello.traits,
+        boot_id=hello.boot_id,
+        created_at=uow.now,
+        updated_at=uow.now,
+    )
+
+
+def _returned(
+    known: Host,
+    hello: Hello,
+    topology: HostTopology,
+    inventory: Mapping[str, Inventory],
+    now: float,
+) -> Host:
+    """Return a known host after a restart: with its use, and with doubt if it has changed."""
+    seen = replace(
+        known, boot_id=hello.boot_id, forced_down=False, updated_at=now, version=known.version + 1
+    )
+    if same_hardware(known.topology, topology) and inventory == known.inventory:
+        healed = None if (known.degraded or "").startswith(CHANGED_HARDWARE) else known.degraded
+        return replace(seen, degraded=healed)
+    if known.used and any(known.used.values()):
+        reason = f"{CHANGED_HARDWARE} while it holds instances: it reports another topology"
+        return replace(seen, degraded=reason)
+    return replace(seen, topology=topology, inventory=inventory, degraded=None)
+
+
+def _is_stray(uow: UnitOfWork, instance: Instance | None, host: str) -> bool:
+    """Say whether a guest has no business on this host: nobody knows it, or it lives elsewhere."""
+    if instance is None or instance.state is InstanceState.DELETED:
+        return True
+    if instance.host == host:
+        return False
+    return instance.operation_id is None or not _may_be_undoing(uow, instance, host)
+
+
+def _may_be_undoing(uow: UnitOfWork, instance: Instance, host: str) -> bool:
+    record = uow.operations.get(instance.operation_id or "")
+    return record is not None and record.waiting_on == ON_HOST + host
+
+
+def _drop(host: str, domain: Domain, instance: Instance | None) -> Letter:
+    """Tell a host to remove a stray, under the fence it knows the guest by, or a newer one."""
+    fence = max(domain.fence, instance.fence if instance else 0) + 1
+    token = Token(
+        operation_id=str(uuid.uuid5(uuid.UUID(domain.instance_id), f"stray-on-{host}-{fence}")),
+        step="drop_stray",
+        attempt=1,
+        sequence=1,
+        fence=fence,
+    )
+    instruction = Instruction(token=token, instance_id=domain.instance_id, verb="destroy")
+    return instruction_letter(host, instruction, token.operation_id)
+
+
+def _note_difference(uow: UnitOfWork, instance: Instance, domain: Domain | None) -> None:
+    """An idle instance whose guest is gone or off says so; one at work is its operation's."""
+    if instance.operation_id is not None:
+        return
+    if domain is None and instance.state in (InstanceState.ACTIVE, InstanceState.STOPPED):
+        fault = {"code": "guest_missing", "message": f"{instance.host} no longer has its guest"}
+        uow.instances.save(
+            replace(instance, state=InstanceState.ERROR, fault=fault, updated_at=uow.now)
+        )
+    off = domain is not None and domain.power_state == "shutdown"
+    if off and instance.state is InstanceState.ACTIVE:
+        stopped = replace(instance, state=InstanceState.STOPPED, updated_at=uow.now)
+        uow.instances.save(replace(stopped, power_state=PowerState.SHUTDOWN))
+
+
+def _note_accounting(uow: UnitOfWork, sick: Sequence[str], host: Host) -> None:
+    """A host that cannot account for a guest takes no new ones until it can again (N33)."""
+    reason = f"{BAD_ACCOUNTING}: {', '.join(sick[:5])}" if sick else None
+    current = host.degraded
+    if reason == current or (reason is None and not (current or "").startswith(BAD_ACCOUNTING)):
+        return
+    newest = uow.hosts.get(host.name) or host
+    uow.hosts.save(replace(newest, degraded=reason, version=newest.version + 1))

@@ -1,0 +1,150 @@
+"""How a request becomes an operation, once, whatever arrives how often."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from conductor.operations.asking import ON_INSTANCE
+from conductor.operations.definition import NewOperation, Operation
+from conductor.operations.ending import close, tell
+from conductor.operations.engine import Engine
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Instance, Json, OperationRecord
+from models.errors import ConductorError, Rejected
+from models.lifecycle import OperationState
+from models.messages.requests import Request, parse_request
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request as it came: nothing of it is believed yet except that `id` is a UUID."""
+
+    id: str
+    task: str
+    body: Json
+    reply_to: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of what is asked: the same id with another one is a mistake."""
+        text = json.dumps([self.task, self.body], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def accept(engine: Engine, uow: UnitOfWork, incoming: Incoming) -> list[str]:
+    """Record the operation, or its rejection, and return the operations that can go on.
+
+    Raises `Rejected` (code `duplicate_id`) when the id belongs to another request.
+    """
+    known = uow.operations.get(incoming.id)
+    if known is not None:
+        if known.digest != incoming.digest:
+            raise Rejected(
+                "duplicate_id",
+                f"operation {incoming.id} exists with another body; the first one stands",
+                key="id",
+            )
+        return [known.id]
+    try:
+        request = parse_request(incoming.task, incoming.body)
+        with uow.savepoint():
+            return _create(engine, uow, incoming, request)
+    except Rejected as error:
+        return _reject(uow, incoming, error)
+
+
+def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Request) -> list[str]:
+    definition = engine.definitions[request.kind]
+    if definition.run_accept is None:
+        raise Rejected("task_unknown", f"{incoming.task} cannot be asked for", key="task")
+    instance = _locked_instance(uow, request)
+    state = definition.run_accept(NewOperation(incoming.id, request), uow)
+    record = replace(
+        _record(uow, incoming, definition.version, OperationState.ACCEPTED),
+        kind=definition.kind,
+        step=definition.steps[0].name,
+        data=definition.dump(state),
+        instance_id=getattr(request, "instance_id", None),
+        children_left=getattr(state, "count", 0),
+        wake_at=uow.now,
+        deadline_at=uow.now + (request.deadline_s or definition.deadline_s),
+    )
+    ids = _take_instance(engine, uow, definition, record, instance)
+    tell(uow, record, "accepted", incoming.task)
+    return ids
+
+
+def _locked_instance(uow: UnitOfWork, request: Request) -> Instance | None:
+    instance_id = getattr(request, "instance_id", None)
+    return uow.instances.lock(instance_id) if instance_id else None
+
+
+def _take_instance(
+    engine: Engine,
+    uow: UnitOfWork,
+    definition: Operation[Any],
+    record: OperationRecord,
+    before: Instance | None,
+) -> list[str]:
+    """Give the instance to the operation, or put the operation where `when_busy` says."""
+    if record.instance_id is None:
+        uow.operations.add(record)
+        return [record.id]
+    running = _running(uow, before)
+    if running is None:
+        uow.operations.add(record)
+        instance = uow.instances.get(record.instance_id)
+        if instance is not None:
+            uow.instances.save(replace(instance, operation_id=record.id))
+        return [record.id]
+    if definition.when_busy == "reject":
+        raise Rejected(
+            "instance_busy",
+            f"instance_id is {record.instance_id}: {running.kind} {running.id} runs on it",
+            key="instance_id",
+        )
+    uow.operations.add(replace(record, waiting_on=ON_INSTANCE, wake_at=uow.now + 30.0))
+    if definition.when_busy == "supersede" and running.kind != definition.kind:
+        return engine.cancel(uow, running.id, f"superseded by {definition.kind}")
+    return []
+
+
+def _running(uow: UnitOfWork, instance: Instance | None) -> OperationRecord | None:
+    if instance is None or instance.operation_id is None:
+        return None
+    running = uow.operations.get(instance.operation_id)
+    return running if running is not None and not running.state.ended else None
+
+
+def _reject(uow: UnitOfWork, incoming: Incoming, error: ConductorError) -> list[str]:
+    """Keep the refusal as an operation that ended at once: whoever asks for the id gets it."""
+    record = replace(_record(uow, incoming, 0, OperationState.ACCEPTED), error=error.to_json())
+    uow.operations.add(record)
+    return close(uow, record, OperationState.FAILED, {})
+
+
+def _record(
+    uow: UnitOfWork, incoming: Incoming, version: int, state: OperationState
+) -> OperationRecord:
+    context = incoming.body.get("context")
+    who = context if isinstance(context, dict) else {}
+    return OperationRecord(
+        id=incoming.id,
+        kind=incoming.task.removeprefix("conductor."),
+        definition_version=version,
+        state=state,
+        step="",
+        project_id=str(who.get("project_id", "")),
+        user_id=str(who.get("user_id", "")),
+        request_id=str(who.get("request_id", "")),
+        request=incoming.body,
+        digest=incoming.digest,
+        data={},
+        created_at=uow.now,
+        updated_at=uow.now,
+        root_id=incoming.id,
+        reply_to=incoming.reply_to,
+    )

@@ -1,0 +1,139 @@
+"""Build `count` instances: choose and claim hosts for all of them or none, then let each build."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import cast
+
+from conductor.operations.asking import ON_PARENT
+from conductor.operations.build_instance import Build, build_instance
+from conductor.operations.definition import (
+    AskScheduler,
+    AwaitChildren,
+    NewOperation,
+    Operation,
+    Outcome,
+)
+from conductor.operations.requested import spec_of
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Instance, Json, OperationRecord
+from models.ids import OperationId, child_instance_id
+from models.lifecycle import InstanceState, OperationState
+from models.messages.letters import Selected, Want
+from models.messages.requests import BuildInstances
+
+
+@dataclass(frozen=True, slots=True)
+class Builds:
+    """Where the request stands; the children are found by their parent."""
+
+    count: int
+    name: str
+    instances: tuple[str, ...]
+    selected: tuple[Selected, ...] = ()
+
+
+build_instances = Operation("build_instances", Builds)
+
+
+@build_instances.accept
+def create_records(new: NewOperation, uow: UnitOfWork) -> Builds:
+    """Write one instance and one child operation each, so that everything can be seen at once."""
+    request = cast(BuildInstances, new.request)
+    spec = spec_of(request, uow)
+    ids = tuple(child_instance_id(OperationId(new.id), i) for i in range(request.count))
+    deleted = {known.id for known in uow.instances.where(id=ids)} if ids else set()
+    born = [index for index, id_ in enumerate(ids) if id_ not in deleted]
+    first = spec.instance(ids[0], uow.now)
+    names = [request.instance.name] if request.count == 1 else _numbered(request)
+    children = [_child(new, index, ids[index], uow.now) for index in born]
+    uow.instances.add_many(
+        [
+            replace(first, id=ids[i], name=names[i], operation_id=child.id)
+            for i, child in zip(born, children, strict=True)
+        ]
+    )
+    uow.operations.add_many(children)
+    return Builds(count=len(children), name=request.instance.name, instances=ids)
+
+
+@build_instances.step
+def choose_hosts(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
+    """Ask for hosts for every instance that is still wanted."""
+    living = [i for i in uow.instances.where(id=builds.instances) if _waits(i)]
+    wants = tuple(Want(instance_id=i.id, operation_id=str(i.operation_id)) for i in living)
+    return AskScheduler(builds, wants) if wants else builds
+
+
+@choose_hosts.reply
+def hosts_chosen(builds: Builds, result: Json, _: UnitOfWork) -> Builds:
+    """Remember who was claimed where; the claims themselves are already written."""
+    selected = tuple(
+        Selected(instance_id=s["instance_id"], host=s["host"], alternates=tuple(s["alternates"]))
+        for s in result["selected"]
+    )
+    return replace(builds, selected=selected)
+
+
+@build_instances.step
+def start_builds(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
+    """Hand each claim to its child, which from here on lives by itself."""
+    for selected in builds.selected:
+        instance = uow.instances.lock(selected.instance_id)
+        child = uow.operations.lock(instance.operation_id or "") if instance else None
+        if child is None or child.waiting_on != ON_PARENT:
+            continue  # deleted meanwhile: its own undo gives the claim back
+        build = replace(build_instance.load(child.data), alternates=selected.alternates)
+        uow.operations.save(
+            replace(
+                child,
+                data=build_instance.dump(build),
+                step="spawn",
+                state=OperationState.CLAIMED,
+                waiting_on=None,
+                wake_at=uow.now,
+            )
+        )
+    return AwaitChildren(builds)
+
+
+@build_instances.result
+def instance_ids(builds: Builds) -> Json:
+    """Return the ids of the instances, in order."""
+    return {"instances": list(builds.instances)}
+
+
+def _waits(instance: Instance) -> bool:
+    return instance.state is InstanceState.BUILDING and instance.operation_id is not None
+
+
+def _numbered(request: BuildInstances) -> list[str]:
+    return [f"{request.instance.name}-{number}" for number in range(1, request.count + 1)]
+
+
+def _child(new: NewOperation, index: int, instance_id: str, now: float) -> OperationRecord:
+    request = cast(BuildInstances, new.request)
+    context = request.context
+    build = Build(instance_id=instance_id, forced_host=request.instance.host)
+    return OperationRecord(
+        id=str(uuid.uuid5(uuid.UUID(new.id), f"build-{index}")),
+        kind=build_instance.kind,
+        definition_version=build_instance.version,
+        state=OperationState.ACCEPTED,
+        step=build_instance.steps[0].name,
+        project_id=context.project_id,
+        user_id=context.user_id,
+        request_id=context.request_id,
+        request={},
+        digest="",
+        data=build_instance.dump(build),
+        created_at=now,
+        updated_at=now,
+        instance_id=instance_id,
+        parent_id=new.id,
+        root_id=new.id,
+        waiting_on=ON_PARENT,
+        wake_at=now + 60.0,
+        deadline_at=now + (request.deadline_s or build_instance.deadline_s),
+    )

@@ -1,0 +1,92 @@
+"""Delete an instance, whatever else is being done to it; twice, or too early, is success too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
+from conductor.operations.instances import must_get
+from conductor.placement.claims import release_claim
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Instance, Json
+from models.hardware.flavor import Flavor
+from models.lifecycle import InstanceState, PowerState, TaskState
+from models.messages.requests import DeleteInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """What is being deleted."""
+
+    instance_id: str
+
+
+delete_instance = Operation("delete_instance", Delete, when_busy="supersede")
+
+
+@delete_instance.accept
+def mark(new: NewOperation, uow: UnitOfWork) -> Delete:
+    """Say that it is going; of an id never seen, leave a mark that its build will find.
+
+    Requests overtake each other between several conductors: a delete that comes before its
+    build must win all the same (case N11).
+    """
+    request = cast(DeleteInstance, new.request)
+    instance = uow.instances.get(request.instance_id)
+    if instance is None:
+        uow.instances.add(_never_built(request, uow.now))
+    elif instance.state is not InstanceState.DELETED:
+        uow.instances.save(replace(instance, task_state=TaskState.DELETING))
+    return Delete(request.instance_id)
+
+
+@delete_instance.pivot
+def destroy(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
+    """Remove the guest; a dead host does so when it comes back."""
+    instance = must_get(uow, delete.instance_id)
+    if instance.state is InstanceState.DELETED or instance.host is None:
+        return delete
+    uow.instances.save(replace(instance, task_state=TaskState.DELETING))
+    return AskHost(delete, instance.host, instance.id, "destroy", done_if_down=True)
+
+
+@delete_instance.step
+def release(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
+    """Give everything back and keep the record for as long as history is kept."""
+    instance = must_get(uow, delete.instance_id)
+    if instance.state is InstanceState.DELETED:
+        return delete
+    uow.instances.save(
+        replace(
+            release_claim(uow, instance),
+            state=InstanceState.DELETED,
+            task_state=None,
+            power_state=PowerState.NOSTATE,
+            deleted_at=uow.now,
+            updated_at=uow.now,
+        )
+    )
+    return delete
+
+
+@delete_instance.result
+def deleted(delete: Delete) -> Json:
+    """Return the id of the instance."""
+    return {"instance_id": delete.instance_id}
+
+
+def _never_built(request: DeleteInstance, now: float) -> Instance:
+    return Instance(
+        id=request.instance_id,
+        name="",
+        project_id=request.context.project_id,
+        user_id=request.context.user_id,
+        state=InstanceState.DELETED,
+        flavor=Flavor("none", 0, 0),
+        image=None,
+        request_spec={},
+        created_at=now,
+        updated_at=now,
+        deleted_at=now,
+    )

@@ -1,0 +1,102 @@
+"""How operations end: the fault they leave, who is told, and who may go next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from conductor.operations.asking import ON_CHILDREN, ON_INSTANCE
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Event, Json, OperationRecord
+from models.lifecycle import OperationState
+from models.messages.letters import Letter
+
+OPERATION_ENDED = "conductor.operation_ended"
+
+
+def tell(uow: UnitOfWork, record: OperationRecord, event: str, detail: str = "") -> None:
+    """Add a line to the operation's story."""
+    uow.events.add(Event(record.id, uow.now, event, detail, record.instance_id))
+
+
+def fault_of(attempts: Sequence[Json], error: Json) -> Json:
+    """Return the fault that names every host that was tried and why it failed, then the end.
+
+    With one cause it is that cause itself, so that its code stays what it was.
+    """
+    tried = [attempt for attempt in attempts if attempt.get("host")]
+    if not tried or (len(tried) == 1 and tried[0]["error"] == error):
+        return error
+    reasons = [f"{a['host']}: {a['error']['message']}" for a in tried]
+    if error != tried[-1]["error"]:
+        reasons.append(f"then {error['message']}")
+    return {
+        "kind": error.get("kind", "Broken"),
+        "code": "max_retries_exceeded",
+        "message": f"{len(tried)} attempts failed. " + "; ".join(reasons),
+        "data": {"attempts": [dict(attempt) for attempt in tried]},
+    }
+
+
+def close(
+    uow: UnitOfWork, record: OperationRecord, state: OperationState, result: Json
+) -> list[str]:
+    """Write the end of an operation and return the operations that can go on because of it."""
+    ended = replace(
+        record,
+        state=state,
+        undoing=False,
+        waiting=None,
+        waiting_on=None,
+        resume_step=None,
+        wake_at=None,
+        updated_at=uow.now,
+        ended_at=uow.now,
+    )
+    uow.operations.save(ended)
+    tell(uow, ended, state.value.lower(), (ended.error or {}).get("message", ""))
+    _answer_caller(uow, ended, result)
+    return [*_let_next_run(uow, ended), *_tell_parent(uow, ended)]
+
+
+def _answer_caller(uow: UnitOfWork, record: OperationRecord, result: Json) -> None:
+    if record.reply_to is None:
+        return
+    body: dict[str, Any] = {
+        "operation_id": record.id,
+        "kind": record.kind,
+        "state": record.state.value,
+        "result": dict(result),
+        "error": record.error,
+    }
+    uow.post(Letter(queue=record.reply_to, task=OPERATION_ENDED, body=body, root_id=record.id))
+
+
+def _let_next_run(uow: UnitOfWork, record: OperationRecord) -> list[str]:
+    """Free the instance, or hand it to the operation that has waited for it longest."""
+    if record.instance_id is None:
+        return []
+    instance = uow.instances.lock(record.instance_id)
+    if instance is None or instance.operation_id != record.id:
+        return []
+    waiting = uow.operations.where(
+        instance_id=instance.id, waiting_on=ON_INSTANCE, ended_at=None, limit=1
+    )
+    next_id = waiting[0].id if waiting else None
+    uow.instances.save(replace(instance, operation_id=next_id))
+    if next_id is None:
+        return []
+    uow.operations.save(replace(waiting[0], waiting_on=None, wake_at=uow.now))
+    return [next_id]
+
+
+def _tell_parent(uow: UnitOfWork, record: OperationRecord) -> list[str]:
+    if record.parent_id is None:
+        return []
+    parent = uow.operations.lock(record.parent_id)
+    if parent is None or parent.state.ended:
+        return []
+    left = parent.children_left - 1
+    uow.operations.save(replace(parent, children_left=left, updated_at=uow.now))
+    return [parent.id] if left <= 0 and parent.waiting_on == ON_CHILDREN else []

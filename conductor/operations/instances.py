@@ -1,0 +1,33 @@
+"""What several operations need of an instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Instance
+from models.errors import Broken
+from models.messages.hardware import placement_to_json
+from models.messages.letters import SpawnArgs
+
+
+def must_get(uow: UnitOfWork, instance_id: str) -> Instance:
+    """Return the instance; one without a record is a defect of ours, not of the caller."""
+    instance = uow.instances.get(instance_id)
+    if instance is None:
+        raise Broken("instance_missing", f"instance {instance_id} has no record")
+    return instance
+
+
+def spawn_args(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:
+    """Return what its host must know to create the guest."""
+    placement = instance.placement
+    held = uow.allocations.get(instance.id, instance.host or "")
+    return SpawnArgs(
+        name=instance.name,
+        vcpus=instance.flavor.vcpus,
+        memory_mib=instance.flavor.memory_mib,
+        disk_gb=held.amounts.get("DISK_GB", 0) if held else 0,
+        image_id=instance.image.id if instance.image else None,
+        placement=placement_to_json(placement) if placement else None,
+    ).to_json()

@@ -1,0 +1,154 @@
+"""What a build request means: every name looked up and every rule checked before a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from models.hardware.constraints import guest_topology
+
+from conductor.store.records import CatalogueEntry, Instance
+from models.errors import Rejected
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
+from models.lifecycle import InstanceState, TaskState
+from models.messages.base import parse
+from models.messages.catalogue import FlavorBody, ImageBody, QuotaBody
+
+if TYPE_CHECKING:
+    from conductor.store.ports import UnitOfWork
+    from models.messages.requests import BuildInstances
+
+UNLIMITED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A checked build request: copies of flavor and image, and the request as it was."""
+
+    request: BuildInstances
+    flavor: Flavor
+    image: Image | None
+
+    def instance(self, instance_id: str, now: float) -> Instance:
+        """Return the record of one instance of the request, before it has a host."""
+        body = self.request.instance
+        return Instance(
+            id=instance_id,
+            name=body.name,
+            project_id=self.request.context.project_id,
+            user_id=self.request.context.user_id,
+            state=InstanceState.BUILDING,
+            task_state=TaskState.SCHEDULING,
+            flavor=self.flavor,
+            image=self.image,
+            request_spec=body.to_json(),
+            group=body.group,
+            availability_zone=body.availability_zone,
+            created_at=now,
+            updated_at=now,
+        )
+
+
+def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
+    """Look everything up that the request names; raise `Rejected` for the first that is wrong."""
+    body = request.instance
+    flavor = _flavor(body.flavor, uow)
+    image_body = _image(body.image, uow) if body.image is not None else None
+    image = (
+        Image(image_body.id, image_body.name or "", image_body.properties) if image_body else None
+    )
+    guest_topology(flavor, image or Image("none", "", {}))
+    if image_body is not None:
+        _image_fits(image_body, flavor, volume_backed=bool(body.block_devices))
+    if body.host is not None and uow.hosts.get(body.host) is None:
+        raise _unknown("host", "instance.host", body.host)
+    _known(uow, "zone", "instance.availability_zone", body.availability_zone)
+    _known(uow, "server_group", "instance.group", body.group)
+    _within_quota(request, flavor, uow)
+    return Spec(request, flavor, image)
+
+
+def _flavor(asked: str | FlavorBody, uow: UnitOfWork) -> Flavor:
+    body = asked
+    if isinstance(body, str):
+        entry = uow.catalogue.get("flavor", body)
+        if entry is None:
+            raise _unknown("flavor", "instance.flavor", body)
+        body = parse(FlavorBody, entry.body)
+    return Flavor(
+        name=body.name or "custom",
+        vcpus=body.vcpus,
+        memory_mib=body.memory_mb,
+        root_gb=body.root_gb,
+        ephemeral_gb=body.ephemeral_gb,
+        swap_mib=body.swap_mb,
+        extra_specs=body.extra_specs,
+    )
+
+
+def _image(asked: str | ImageBody, uow: UnitOfWork) -> ImageBody:
+    if isinstance(asked, ImageBody):
+        return asked
+    entry = uow.catalogue.get("image", asked) or _image_named(asked, uow)
+    if entry is None:
+        raise _unknown("image", "instance.image", asked)
+    return parse(ImageBody, entry.body)
+
+
+def _image_named(name: str, uow: UnitOfWork) -> CatalogueEntry | None:
+    named = [e for e in uow.catalogue.where(kind="image") if e.body.get("name") == name]
+    if len(named) > 1:
+        raise Rejected(
+            "image_ambiguous", f"image is {name}: {len(named)} images have this name; use an id"
+        )
+    return named[0] if named else None
+
+
+def _image_fits(image: ImageBody, flavor: Flavor, *, volume_backed: bool) -> None:
+    if flavor.memory_mib < image.min_memory_mb:
+        raise Rejected(
+            "flavor_memory_too_small",
+            f"flavor memory_mb is {flavor.memory_mib}: image {image.id} needs "
+            f"{image.min_memory_mb}",
+            key="instance.flavor",
+        )
+    if not volume_backed and 0 < flavor.root_gb < image.min_disk_gb:
+        raise Rejected(
+            "flavor_disk_too_small",
+            f"flavor root_gb is {flavor.root_gb}: image {image.id} needs {image.min_disk_gb}",
+            key="instance.flavor",
+        )
+
+
+def _known(uow: UnitOfWork, kind: str, field: str, name: str | None) -> None:
+    if name is not None and uow.catalogue.get(kind, name) is None:
+        raise _unknown(kind, field, name)
+
+
+def _unknown(kind: str, field: str, name: str) -> Rejected:
+    message = f"{field} is {name}: no such {kind.replace('_', ' ')}"
+    return Rejected(f"{kind}_unknown", message, key=field)
+
+
+def _within_quota(request: BuildInstances, flavor: Flavor, uow: UnitOfWork) -> None:
+    """Check the project's limits under a lock on them, so that parallel requests add up (N68)."""
+    entry = uow.catalogue.lock("quota", request.context.project_id)
+    if entry is None:
+        return
+    quota = parse(QuotaBody, entry.body)
+    used = uow.instances.usage(request.context.project_id)
+    asked = {
+        "instances": (1, quota.instances),
+        "cores": (flavor.vcpus, quota.cores),
+        "memory_mb": (flavor.memory_mib, quota.memory_mb),
+        "disk_gb": (flavor.root_gb + flavor.ephemeral_gb, quota.disk_gb),
+    }
+    for name, (each, limit) in asked.items():
+        need = each * request.count
+        if limit != UNLIMITED and used.get(name, 0) + need > limit:
+            raise Rejected(
+                "quota_exceeded",
+                f"{name} is {need}: project {quota.name} uses {used.get(name, 0)} of {limit}",
+                key=name,
+            )

@@ -1,0 +1,44 @@
+"""Power a stopped instance on, where it is."""
+
+from __future__ import annotations
+
+from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
+from conductor.operations.instances import must_get
+from conductor.operations.power import Power, begin, host_of, settle, task_failed
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Json
+from models.lifecycle import InstanceState, PowerState, TaskState
+
+start_instance = Operation("start_instance", Power)
+
+
+@start_instance.accept
+def check(new: NewOperation, uow: UnitOfWork) -> Power:
+    """Only a stopped instance can be started."""
+    return begin(new, uow, InstanceState.STOPPED, TaskState.POWERING_ON)
+
+
+@start_instance.step
+def power_on(power: Power, uow: UnitOfWork) -> Outcome[Power]:
+    """Tell its host."""
+    return AskHost(power, host_of(power, uow), power.instance_id, "power_on")
+
+
+@power_on.undo
+def power_back_off(power: Power, uow: UnitOfWork) -> Outcome[Power]:
+    """Half a start is no start."""
+    host = must_get(uow, power.instance_id).host or ""
+    return AskHost(power, host, power.instance_id, "power_off", done_if_down=True)
+
+
+@start_instance.step
+def activate(power: Power, uow: UnitOfWork) -> Outcome[Power]:
+    """Say that it runs."""
+    settle(power, uow, InstanceState.ACTIVE, PowerState.RUNNING)
+    return power
+
+
+@start_instance.failed
+def stay_stopped(power: Power, fault: Json, uow: UnitOfWork) -> None:
+    """Leave it as it was, with the fault."""
+    task_failed(power, fault, uow)

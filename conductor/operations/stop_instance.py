@@ -1,0 +1,44 @@
+"""Power an active instance off; it keeps its host, CPUs and memory."""
+
+from __future__ import annotations
+
+from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
+from conductor.operations.instances import must_get
+from conductor.operations.power import Power, begin, host_of, settle, task_failed
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Json
+from models.lifecycle import InstanceState, PowerState, TaskState
+
+stop_instance = Operation("stop_instance", Power)
+
+
+@stop_instance.accept
+def check(new: NewOperation, uow: UnitOfWork) -> Power:
+    """Only an active instance can be stopped."""
+    return begin(new, uow, InstanceState.ACTIVE, TaskState.POWERING_OFF)
+
+
+@stop_instance.step
+def power_off(power: Power, uow: UnitOfWork) -> Outcome[Power]:
+    """Tell its host."""
+    return AskHost(power, host_of(power, uow), power.instance_id, "power_off")
+
+
+@power_off.undo
+def power_back_on(power: Power, uow: UnitOfWork) -> Outcome[Power]:
+    """What could not be stopped goes on running."""
+    host = must_get(uow, power.instance_id).host or ""
+    return AskHost(power, host, power.instance_id, "power_on", done_if_down=True)
+
+
+@stop_instance.step
+def mark_stopped(power: Power, uow: UnitOfWork) -> Outcome[Power]:
+    """Say that it is off."""
+    settle(power, uow, InstanceState.STOPPED, PowerState.SHUTDOWN)
+    return power
+
+
+@stop_instance.failed
+def stay_active(power: Power, fault: Json, uow: UnitOfWork) -> None:
+    """Leave it as it was, with the fault."""
+    task_failed(power, fault, uow)

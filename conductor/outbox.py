@@ -1,0 +1,98 @@
+"""Transactions with their letters: run, commit, publish, forget; and sweep up after the dead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import structlog
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from conductor.store.ports import Store, UnitOfWork
+from conductor.store.records import OutboxRow
+from models.errors import Conflict, Unreachable
+from models.messages.carrier import Carrier
+from models.messages.letters import Letter
+
+log = structlog.get_logger(__name__)
+R = TypeVar("R")
+
+SWEEP_AFTER_S = 1.0
+SWEEP_BATCH = 500
+FORGET_BATCH = 64
+
+
+class Outbox:
+    """Runs work in transactions and lets its letters leave after the commit.
+
+    The row of a letter goes only after the carrier has it, in batches, so a crash between the
+    two sends a letter twice and never loses one. Rows older than a second belong to whoever
+    sweeps first.
+    """
+
+    def __init__(self, store: Store, carrier: Carrier) -> None:
+        self._store = store
+        self._carrier = carrier
+        self._lock = threading.Lock()
+        self._sent: list[str] = []
+
+    def run(self, work: Callable[[UnitOfWork], R]) -> R:
+        """Run `work` in one transaction, again when somebody moved first, and send its letters."""
+        for attempt in Retrying(
+            retry=retry_if_exception_type(Conflict),
+            stop=stop_after_attempt(12),
+            wait=wait_random_exponential(multiplier=0.01, max=1.0),
+            reraise=True,
+        ):
+            with attempt:
+                with self._store.begin() as uow:
+                    result = work(uow)
+                self.publish(list(uow.posted))
+        return result
+
+    def publish(self, letters: Sequence[Letter]) -> None:
+        """Send letters of a committed transaction; what does not leave now is swept up later."""
+        if not letters:
+            return
+        try:
+            self._carrier.send(letters)
+        except Unreachable as error:
+            log.warning("letters wait in the outbox", count=len(letters), reason=error.message)
+            return
+        with self._lock:
+            self._sent.extend(letter.id for letter in letters)
+            full = len(self._sent) >= FORGET_BATCH
+        if full:
+            self.forget()
+
+    def forget(self) -> None:
+        """Delete the rows of letters that have left."""
+        with self._lock:
+            sent, self._sent = self._sent, []
+        if not sent:
+            return
+        try:
+            with self._store.begin() as uow:
+                uow.outbox.drop_many(sent)
+        except (Conflict, Unreachable):
+            with self._lock:
+                self._sent = sent + self._sent
+
+    def sweep(self) -> int:
+        """Send letters that their own process has not sent within a second; return how many."""
+        self.forget()
+        with self._store.read() as uow:
+            rows = uow.outbox.older_than(uow.now - SWEEP_AFTER_S, SWEEP_BATCH)
+        self.publish([_letter(row) for row in rows])
+        self.forget()
+        return len(rows)
+
+
+def _letter(row: OutboxRow) -> Letter:
+    return Letter(row.queue, row.task, row.body, row.id, row.root_id, row.parent_id, row.shown)

@@ -1,0 +1,216 @@
+"""The conductor: takes requests and reports, moves operations, and looks after what is overdue."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import structlog
+
+from conductor import hosts
+from conductor.operations.acceptance import Incoming, accept
+from conductor.operations.engine import Engine
+from conductor.outbox import Outbox
+from conductor.placement.resources import Ratios
+from conductor.store.ports import Store, UnitOfWork
+from conductor.store.records import DeadLetter, Heartbeat, OperationRecord
+from models.errors import ConductorError, Conflict, Rejected, Unreachable
+from models.ids import is_uuid
+from models.messages.base import parse
+from models.messages.carrier import Carrier
+from models.messages.letters import CONDUCTOR, Hello, Letter, Manifest, Reply
+from models.messages.letters import Heartbeat as HeartbeatMessage
+
+log = structlog.get_logger(__name__)
+OVERDUE_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long ended things are kept, in seconds."""
+
+    operations_s: float = 30 * 86_400.0
+    dead_letters_s: float = 30 * 86_400.0
+    instances_s: float = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What the conductor needs to know beside the engine's times."""
+
+    name: str = "conductor"
+    ratios: Ratios = field(default_factory=Ratios)
+    retention: Retention = field(default_factory=Retention)
+
+
+class ConductorService:
+    """The shell around the engine: loads, calls, saves, sends. Any number may run at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        carrier: Carrier,
+        engine: Engine,
+        settings: ServiceSettings | None = None,
+        on_change: Callable[[OperationRecord], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._settings = settings or ServiceSettings()
+        self._on_change = on_change
+        self.outbox = Outbox(store, carrier)
+
+    # -- messages --------------------------------------------------------------------------
+
+    def handle_request(
+        self, task: str, operation_id: str, body: Mapping[str, Any], reply_to: str | None = None
+    ) -> None:
+        """Accept a request and move its operation as far as it goes without waiting.
+
+        What cannot be an operation, or is another request under a known id, is kept as a dead
+        letter with the reason; nothing that a caller sends raises.
+        """
+        if not is_uuid(operation_id):
+            error = Rejected("id_invalid", f"id is {operation_id[:80]}: should be a UUID", "id")
+            return self._refuse(task, operation_id, body, reply_to, error)
+        incoming = Incoming(operation_id.lower(), task, dict(body), reply_to)
+        try:
+            ready = self.outbox.run(lambda uow: accept(self._engine, uow, incoming))
+        except Rejected as error:
+            return self._refuse(task, operation_id, body, reply_to, error)
+        self._shown(incoming.id)
+        self.drive(ready)
+        return None
+
+    def handle_reply(self, body: Mapping[str, Any]) -> None:
+        """Apply a reply of the scheduler or of a host; stale ones change nothing."""
+        reply = parse(Reply, body)
+        ready = self.outbox.run(lambda uow: self._engine.reply(uow, reply))
+        self._shown(reply.token.operation_id)
+        self.drive(ready)
+
+    def handle_hello(self, body: Mapping[str, Any]) -> None:
+        """Take in a host that has started: hardware, guests, and what it was asked meanwhile."""
+        hello = parse(Hello, body)
+        self.outbox.run(lambda uow: hosts.greet(uow, hello, self._settings.ratios))
+
+    def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
+        """Note that a host lives."""
+        beat = parse(HeartbeatMessage, body)
+        self.outbox.run(lambda uow: uow.heartbeats.put(Heartbeat(beat.host, "compute", uow.now)))
+
+    def handle_manifest(self, body: Mapping[str, Any]) -> None:
+        """Compare what a host has with what it should have."""
+        manifest = parse(Manifest, body)
+        self.outbox.run(lambda uow: hosts.reconcile(uow, manifest))
+
+    def handle_dead_letter(self, letter: DeadLetter) -> None:
+        """Keep a message that could not be handled, and end the operation that it names."""
+
+        def keep(uow: UnitOfWork) -> None:
+            if uow.dead_letters.get(letter.id) is None:
+                uow.dead_letters.add(letter)
+
+        self.outbox.run(keep)
+
+    def cancel(self, operation_id: str, reason: str) -> None:
+        """Turn an operation back at its next boundary."""
+        self.drive(self.outbox.run(lambda uow: self._engine.cancel(uow, operation_id, reason)))
+
+    # -- time ------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what is due: sweep the outbox, wake overdue operations, say that we live.
+
+        Every conductor does this; all of it may happen twice.
+        """
+        name = self._settings.name
+        self.outbox.run(lambda uow: uow.heartbeats.put(Heartbeat(name, "conductor", uow.now)))
+        self.outbox.sweep()
+        self.reap()
+
+    def reap(self) -> int:
+        """Move every operation whose time has come; return how many were due."""
+        with self._store.read() as uow:
+            due = uow.operations.overdue(uow.now, OVERDUE_BATCH)
+        for operation_id in due:
+            try:
+                self.drive([operation_id])
+            except (Conflict, Unreachable):
+                raise
+            except Exception:
+                log.exception("an overdue operation cannot be moved", operation=operation_id)
+        return len(due)
+
+    def retire(self) -> int:
+        """Delete what has been kept long enough; return how many records went."""
+        keep = self._settings.retention
+
+        def work(uow: UnitOfWork) -> int:
+            limit = 1_000
+            return (
+                uow.operations.drop_ended_before(uow.now - keep.operations_s, limit)
+                + uow.dead_letters.drop_before(uow.now - keep.dead_letters_s, limit)
+                + uow.instances.drop_deleted_before(uow.now - keep.instances_s, limit)
+            )
+
+        return self.outbox.run(work)
+
+    # -- moving ----------------------------------------------------------------------------
+
+    def drive(self, ready: list[str]) -> None:
+        """Advance operations until each waits or has ended: one transaction a transition."""
+        stack = list(ready)
+        while stack:
+            operation_id = stack.pop()
+            more = self.outbox.run(partial(self._advance, operation_id))
+            self._shown(operation_id)
+            stack.extend(more)
+
+    def _advance(self, operation_id: str, uow: UnitOfWork) -> list[str]:
+        return self._engine.advance(uow, operation_id)
+
+    def _shown(self, operation_id: str) -> None:
+        if self._on_change is None:
+            return
+        with self._store.read() as uow:
+            record = uow.operations.get(operation_id)
+        if record is not None:
+            self._on_change(record)
+
+    def _refuse(
+        self,
+        task: str,
+        operation_id: str,
+        body: Mapping[str, Any],
+        reply_to: str | None,
+        error: ConductorError,
+    ) -> None:
+        """Keep a request that is no operation of its own, and tell its sender if that can be."""
+        log.warning("request refused", task=task, id=operation_id, reason=error.message)
+
+        def keep(uow: UnitOfWork) -> None:
+            uow.dead_letters.add(
+                DeadLetter(
+                    id=str(uuid.uuid4()),
+                    at=uow.now,
+                    queue=CONDUCTOR,
+                    task=task,
+                    reason=f"{error.code}: {error.message}",
+                    body=json.dumps(body, default=str),
+                    headers={"id": operation_id},
+                )
+            )
+            if reply_to:
+                answer = {"operation_id": operation_id, "state": "REJECTED"}
+                uow.post(
+                    Letter(
+                        reply_to, "conductor.request_refused", {**answer, "error": error.to_json()}
+                    )
+                )
+
+        self.outbox.run(keep)

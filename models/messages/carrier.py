@@ -1,0 +1,18 @@
+"""The port through which letters leave a process: RabbitMQ in services, a bus in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from models.messages.letters import Letter
+
+
+class Carrier(Protocol):
+    """Takes letters to their queues, at least once."""
+
+    def send(self, letters: Sequence[Letter]) -> None:
+        """Return when every letter is safe with the carrier; raise `Unreachable` otherwise.
+
+        After `Unreachable` some may have arrived: letter ids are stable, so send all again.
+        """
