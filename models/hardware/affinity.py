@@ -1,0 +1,191 @@
+"""What a whole choice of host cells must offer together: local networks and devices.
+
+A choice that offers enough still does when another cell joins it. The search for one that
+also takes the guest's cells leans on that: it adds cells only where something is missing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from models.hardware.matching import Places, members
+from models.hardware.sharing import shortfall
+from models.hardware.topology import HostCell, Limits, PciPool, PciRequest
+
+LEGACY = "legacy"
+PREFERRED = "preferred"
+SOCKET = "socket"
+
+NETWORK = "network_not_local"
+DEVICES = "devices_not_local"
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a choice of places lacks, and how much of it each further place adds at most."""
+
+    code: str
+    missing: int
+    gains: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Device requests against the pools of a host.
+
+    Request r wants `wants[r]` devices; pool p holds `stock[p]`. The request may use p always
+    when p is in `anywhere[r]`, and beside a chosen place c when p is in `near[r][c]`.
+    """
+
+    wants: tuple[int, ...]
+    stock: tuple[int, ...]
+    anywhere: tuple[Places, ...]
+    near: tuple[tuple[Places, ...], ...]
+
+    def lack(self, chosen: Places) -> Lack | None:
+        """Return which devices the chosen places leave out of reach, None when all are there."""
+        reach = [
+            self._reach(anywhere, near, chosen)
+            for anywhere, near in zip(self.anywhere, self.near, strict=True)
+        ]
+        short, missing = shortfall(self.wants, self.stock, reach)
+        if not missing:
+            return None
+        reached = 0
+        for request in short:
+            reached |= reach[request]
+        gains = {}
+        for place in range(len(self.near[0])):
+            added = 0
+            for request in short:
+                added |= self.near[request][place]
+            gain = sum(self.stock[pool] for pool in members(added & ~reached))
+            if gain:
+                gains[place] = gain
+        return Lack(DEVICES, missing, gains)
+
+    def kinds(self) -> list[object]:
+        """Return for each place what it offers; places of equal kind can stand in for each other.
+
+        A pool that only one place brings near counts by what it holds and for whom, not by
+        which it is: swapping two such places with their pools changes nothing.
+        """
+        places = range(len(self.near[0]))
+        reached = [self._pools_near(place) for place in places]
+        return [
+            tuple(sorted(self._pool_kind(pool, place, reached) for pool in members(reached[place])))
+            for place in places
+        ]
+
+    def _pools_near(self, place: int) -> Places:
+        pools = 0
+        for near in self.near:
+            pools |= near[place]
+        return pools
+
+    def _pool_kind(self, pool: int, place: int, reached: Sequence[Places]) -> tuple[int, ...]:
+        users = sum(1 << r for r, near in enumerate(self.near) if near[place] >> pool & 1)
+        always = sum(1 << r for r, pools in enumerate(self.anywhere) if pools >> pool & 1)
+        private = sum(pools >> pool & 1 for pools in reached) == 1
+        return (users, always, self.stock[pool], -1 if private else pool)
+
+    @staticmethod
+    def _reach(anywhere: Places, near: Sequence[Places], chosen: Places) -> Places:
+        for place in members(chosen):
+            anywhere |= near[place]
+        return anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """The networks and devices a guest wants near; places are positions among the host cells."""
+
+    networks: tuple[Places, ...]
+    devices: Devices | None
+
+    def lack(self, chosen: Places) -> Lack | None:
+        """Return of what the chosen places lack that which the fewest others offer, or None."""
+        lacks = [
+            Lack(NETWORK, 1, dict.fromkeys(members(local), 1))
+            for local in self.networks
+            if not local & chosen
+        ]
+        missing = self.devices.lack(chosen) if self.devices else None
+        if missing is not None:
+            lacks.append(missing)
+        return min(lacks, key=lambda lack: len(lack.gains)) if lacks else None
+
+    def kinds(self, width: int) -> list[object]:
+        """Return for each of `width` places what it offers, equal where interchangeable."""
+        devices = self.devices.kinds() if self.devices else [()] * width
+        return [
+            (devices[place], tuple(local >> place & 1 for local in self.networks))
+            for place in range(width)
+        ]
+
+
+def affinity_of(
+    cells: Sequence[HostCell],
+    pools: Sequence[PciPool],
+    limits: Limits | None,
+    requests: Sequence[PciRequest],
+) -> Affinity | None:
+    """Return what the guest wants near it, or None when any cells will do.
+
+    A network that no cell of the host calls its own is near everywhere.
+    """
+    networks = _local_networks(cells, limits) if limits is not None else ()
+    devices = _devices(cells, pools, requests) if requests else None
+    return Affinity(networks, devices) if networks or devices else None
+
+
+def _local_networks(cells: Sequence[HostCell], limits: Limits) -> tuple[Places, ...]:
+    if not (limits.physnets or limits.tunneled):
+        return ()
+    local = [
+        sum(1 << place for place, cell in enumerate(cells) if physnet in cell.physnets)
+        for physnet in sorted(limits.physnets)
+    ]
+    if limits.tunneled:
+        local.append(sum(1 << place for place, cell in enumerate(cells) if cell.tunneled))
+    return tuple(places for places in local if places)
+
+
+def _devices(
+    cells: Sequence[HostCell], pools: Sequence[PciPool], requests: Sequence[PciRequest]
+) -> Devices:
+    anywhere = []
+    near = []
+    for request in requests:
+        matching = [n for n, pool in enumerate(pools) if pool.count and _matches(pool, request)]
+        anywhere.append(sum(1 << n for n in matching if _is_anywhere(pools[n], request)))
+        near.append(
+            tuple(
+                sum(1 << n for n in matching if _is_near(pools[n], cell, cells, request))
+                for cell in cells
+            )
+        )
+    wants = tuple(request.count for request in requests)
+    return Devices(wants, tuple(pool.count for pool in pools), tuple(anywhere), tuple(near))
+
+
+def _matches(pool: PciPool, request: PciRequest) -> bool:
+    if not request.spec:
+        return True
+    offered = {**pool.tags, "vendor_id": pool.vendor_id, "product_id": pool.product_id}
+    return any(
+        all(offered.get(key) == value for key, value in spec.items()) for spec in request.spec
+    )
+
+
+def _is_anywhere(pool: PciPool, request: PciRequest) -> bool:
+    """Say whether a device will do whatever cells are chosen; old hosts know no place for it."""
+    policy = request.numa_policy or LEGACY
+    return policy == PREFERRED or (policy == LEGACY and pool.numa_node is None)
+
+
+def _is_near(pool: PciPool, cell: HostCell, cells: Sequence[HostCell], request: PciRequest) -> bool:
+    if pool.numa_node == cell.id:
+        return True
+    if request.numa_policy != SOCKET or cell.socket is None:
+        return False
+    return any(other.id == pool.numa_node and other.socket == cell.socket for other in cells)

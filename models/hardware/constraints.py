@@ -1,0 +1,117 @@
+"""What a flavor and an image mean together: the NUMA topology of the guest, or why not.
+
+A topology arises where somebody asks for NUMA cells, dedicated CPUs, a page size or
+persistent memory; a guest that asks for none of these floats over its whole host.
+"""
+
+from typing import Final
+
+from models.errors import Rejected
+from models.hardware.cpu_wishes import CPU_POLICIES, THREAD_POLICIES, CpuWish, cpu_wish
+from models.hardware.cpuset import CpuMask
+from models.hardware.flavor import Flavor
+from models.hardware.guest import GuestCell, GuestTopology
+from models.hardware.image import Image
+from models.hardware.memory_wishes import locked_memory, page_size, vpmem_labels
+from models.hardware.numa_wishes import (
+    NumaMaps,
+    equal_shares,
+    mapped_shares,
+    numa_maps,
+    numa_nodes,
+)
+from models.hardware.wording import asked, one_of, wrong
+
+PCI_POLICIES: Final = ("required", "preferred", "legacy", "socket")
+
+IMAGE_ENUMERATIONS: Final = {
+    "hw_cpu_policy": CPU_POLICIES,
+    "hw_cpu_thread_policy": THREAD_POLICIES,
+    "hw_ephemeral_encryption_format": ("plain", "luks", "luksv2"),
+    "hw_firmware_type": ("bios", "uefi"),
+    "hw_pci_numa_affinity_policy": PCI_POLICIES,
+    "hw_rescue_bus": ("fdc", "ide", "lxc", "sata", "scsi", "uml", "usb", "virtio", "xen"),
+    "hw_rescue_device": ("cdrom", "disk", "floppy", "fs", "lun"),
+    "hw_tpm_model": ("tpm-tis", "tpm-crb"),
+    "hw_tpm_version": ("1.2", "2.0"),
+    "os_secure_boot": ("required", "disabled", "optional"),
+}
+"""Image properties with a fixed choice of values; others are refused even where unused."""
+
+
+def guest_topology(flavor: Flavor, image: Image) -> GuestTopology | None:
+    """Return the NUMA topology that flavor and image ask for, None where they ask for none.
+
+    Raises `Rejected` with a stable code and the key at fault for values that are wrong and
+    for wishes that contradict each other.
+    """
+    check_enumerations(image)
+    wish = cpu_wish(flavor, image)
+    nodes = numa_nodes(flavor, image)
+    page_size_kib = page_size(flavor, image)
+    locked_memory(flavor, image)
+    pci_numa_policy(flavor, image)
+    maps = numa_maps(flavor, image)
+    if not (nodes or page_size_kib or wish.dedicated or vpmem_labels(flavor)):
+        if maps is not None:
+            raise _unused(maps)
+        return None
+    shares = _shares(flavor, image, nodes or 1, maps)
+    return GuestTopology(
+        tuple(_cell(node, share, wish, page_size_kib) for node, share in enumerate(shares)),
+        wish.emulator_threads_policy,
+    )
+
+
+def check_enumerations(image: Image) -> None:
+    """Raise `Rejected` for an image property with a value outside its fixed choice."""
+    for key in image.properties:
+        allowed = IMAGE_ENUMERATIONS.get(key)
+        if allowed is not None and image.properties[key] is not None:
+            code = f"{key.partition('_')[2]}_invalid"
+            one_of(image.properties[key], allowed, code, key)
+
+
+def pci_numa_policy(flavor: Flavor, image: Image) -> str | None:
+    """Return how near devices must be: required, preferred, legacy, socket, None for unsaid."""
+    ours, theirs = asked("pci_numa_affinity_policy", flavor, image)
+    code = "pci_numa_affinity_policy_invalid"
+    if ours:
+        one_of(ours, PCI_POLICIES, code, "hw:pci_numa_affinity_policy")
+    if theirs is None:
+        return ours or None
+    policy = one_of(theirs, PCI_POLICIES, code, "hw_pci_numa_affinity_policy")
+    if ours and ours != policy:
+        code, key = "pci_numa_affinity_policy_conflict", "hw:pci_numa_affinity_policy"
+        raise wrong(code, key, ours, f"the image says {policy}")
+    return policy
+
+
+def _shares(
+    flavor: Flavor, image: Image, nodes: int, maps: NumaMaps | None
+) -> list[tuple[CpuMask, int]]:
+    if maps is not None:
+        return mapped_shares(flavor, nodes, maps)
+    ours, _ = asked("numa_nodes", flavor, image)
+    return equal_shares(flavor, nodes, "hw:numa_nodes" if ours else "hw_numa_nodes")
+
+
+def _cell(
+    node: int, share: tuple[CpuMask, int], wish: CpuWish, page_size_kib: int | None
+) -> GuestCell:
+    cpus, memory_mib = share
+    return GuestCell(
+        node,
+        cpus & ~wish.dedicated,
+        cpus & wish.dedicated,
+        memory_mib,
+        page_size_kib,
+        wish.policy,
+        wish.thread_policy,
+    )
+
+
+def _unused(maps: NumaMaps) -> Rejected:
+    key = (maps.cpus or maps.memory_mib)[0][0]
+    rule = "nothing asks for a guest NUMA topology; set hw:numa_nodes"
+    return Rejected("numa_map_unused", f"{key} is refused: {rule}", key=key)

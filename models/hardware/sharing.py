@@ -1,0 +1,62 @@
+"""Sharing stocks out among requests that may use only some of them."""
+
+from collections.abc import Sequence
+
+from models.hardware.matching import Places, members
+
+
+def shortfall(
+    wants: Sequence[int], stock: Sequence[int], reach: Sequence[Places]
+) -> tuple[frozenset[int], int]:
+    """Return the requests that go short together and by how many; none and 0 if all are served.
+
+    Request r wants `wants[r]` pieces from the stocks in `reach[r]`. All stocks that the
+    returned requests reach hold exactly what they want less the number returned (Hall's
+    condition, found as the cut of a maximum flow).
+    """
+    sharing = _Sharing(stock, reach)
+    for request, want in enumerate(wants):
+        missing = sharing.serve(request, want)
+        if missing:
+            return frozenset(sharing.asked), missing
+    return frozenset(), 0
+
+
+class _Sharing:
+    """A flow from stocks to requests that grows along augmenting paths."""
+
+    def __init__(self, stock: Sequence[int], reach: Sequence[Places]) -> None:
+        self._spare = list(stock)
+        self._given = [dict.fromkeys(members(stocks), 0) for stocks in reach]
+        self.asked: set[int] = set()
+
+    def serve(self, request: int, want: int) -> int:
+        """Give the request what it wants, moving others; return how much is missing."""
+        while want:
+            self.asked = set()
+            moved = self._push(request, want)
+            if not moved:
+                return want
+            want -= moved
+        return 0
+
+    def _push(self, request: int, amount: int) -> int:
+        """Give the request up to `amount` more; return how much it got, 0 when there is no way."""
+        self.asked.add(request)
+        given = self._given[request]
+        for stock in given:
+            moved = min(amount, self._spare[stock])
+            if moved:
+                self._spare[stock] -= moved
+                given[stock] += moved
+                return moved
+        for stock in given:
+            for other, theirs in enumerate(self._given):
+                if other in self.asked or not theirs.get(stock):
+                    continue
+                moved = self._push(other, min(amount, theirs[stock]))
+                if moved:
+                    theirs[stock] -= moved
+                    given[stock] += moved
+                    return moved
+        return 0
