@@ -16,7 +16,7 @@ FILES = sorted(path for folder in FOLDERS for path in (CHECKOUT / folder).rglob(
 SHIPPED = [path for path in FILES if path.relative_to(CHECKOUT).parts[0] != "tests"]
 
 SILENCED = re.compile(r"#\s*(type:\s*ignore|noqa|fmt:\s*off)")
-REASONED = re.compile(r"#\s*(type:\s*ignore|noqa|fmt:\s*off)[^#]*#\s*\w+\s+\w+")
+REASONED = re.compile(r"#\s*(type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z]+\d+|fmt:\s*off)\W+\w+\W+\w+")
 PATCHING = re.compile(r"\bmock\.patch\b|from unittest import mock|import unittest\.mock|\bmocker\b")
 
 
