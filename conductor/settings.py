@@ -1,0 +1,87 @@
+"""Settings: read once from `CONDUCTOR_*`, checked, frozen, passed on."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from models.errors import Rejected
+
+PREFIX = "CONDUCTOR_"
+
+# Kubernetes injects these for every service that happens to be called `conductor`.
+_FROM_KUBERNETES = re.compile(
+    r"CONDUCTOR_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+Seconds = Annotated[float, Field(gt=0)]
+Ratio = Annotated[float, Field(ge=1.0)]
+Whole = Annotated[int, Field(ge=0)]
+
+
+def default_state_dir() -> Path:
+    """Return where an embedded system keeps its database, as the XDG rules have it."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "conductor"
+
+
+class Settings(BaseModel):
+    """Everything that can be set. Without a broker the system is embedded in one process."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    database_url: str = ""
+    broker_url: str = ""
+    result_url: str = ""
+    state_dir: Path = Field(default_factory=default_state_dir)
+
+    strategy: Literal["spread", "pack"] = "spread"
+    cpu_allocation_ratio: Ratio = 4.0
+    ram_allocation_ratio: Ratio = 1.0
+    disk_allocation_ratio: Ratio = 1.0
+    reserved_host_memory_mib: Whole = 0
+    reserved_host_disk_gb: Whole = 0
+    reserved_host_vcpus: Whole = 0
+
+    heartbeat_s: Seconds = 5.0
+    manifest_s: Seconds = 60.0
+    down_after_s: Seconds = 30.0
+    ask_again_s: Seconds = 15.0
+    tick_s: Seconds = 1.0
+    conductor_threads: Annotated[int, Field(ge=1, le=64)] = 4
+    compute_threads: Annotated[int, Field(ge=1, le=64)] = 8
+    retention_days: Annotated[float, Field(gt=0)] = 30.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether everything runs in one process, without services."""
+        return not self.broker_url
+
+    @property
+    def store_url(self) -> str:
+        """The database: the one that was set, or a SQLite file in the state directory."""
+        return self.database_url or f"sqlite:///{self.state_dir / 'conductor.db'}"
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of the environment; raise `Rejected` naming variable, value and rule."""
+    variables = os.environ if environ is None else environ
+    ours = {name: value for name, value in variables.items() if name.startswith(PREFIX)}
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in sorted(ours):
+        if name not in known and not _FROM_KUBERNETES.fullmatch(name):
+            raise Rejected("setting_unknown", f"{name} is not a known setting", key=name)
+    values = {name[len(PREFIX) :].lower(): ours[name] for name in ours if name in known}
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = PREFIX + str(first["loc"][0]).upper()
+        message = f"{name} is {first['input']}: {first['msg'].removeprefix('Input ')}"
+        raise Rejected("setting_invalid", message, key=name) from None
