@@ -1,0 +1,71 @@
+"""What a filter says of every host at once, and the values that remember whom it removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from conductor.scheduling.demand import Demand
+from conductor.scheduling.fleet import Fleet, Mask, Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Which rows pass one condition; `have` against `need` where it is a matter of amount.
+
+    `lacks` is the predicate of those that do not, for one host and for several, such as
+    ("is in another zone", "are in another zone"). `have` is asked only where hosts fail.
+    """
+
+    code: str
+    lacks: tuple[str, str]
+    passed: Mask
+    need: int | None = None
+    have: Callable[[], Numbers] | None = None
+    unit: str = ""
+
+
+Filter: TypeAlias = Callable[[Demand, Fleet], Iterable[Check]]
+"""A filter is a plain function: the checks that this demand makes of these hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How many hosts one check removed, a few of them, and the one that was nearest."""
+
+    code: str
+    lacks: tuple[str, str]
+    hosts: int
+    examples: tuple[str, ...] = ()
+    need: int | None = None
+    have: int | None = None
+    nearest: str | None = None
+    unit: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the removal as kept in decisions: what nobody counted is left out."""
+        counted = {"need": self.need, "have": self.have, "nearest": self.nearest}
+        return {
+            "check": self.code,
+            "hosts": self.hosts,
+            "examples": list(self.examples),
+            **{key: value for key, value in counted.items() if value is not None},
+        }
+
+    def __str__(self) -> str:
+        text = f"{self.hosts:,} {self.lacks[self.hosts != 1]}"
+        if self.need is None:
+            return text
+        unit = f" {self.unit}" if self.unit else ""
+        best = "" if self.have is None else f", best {self.have:,}{unit} on {self.nearest}"
+        return f"{text} (need {self.need:,}{unit}{best})"
+
+
+def sentence(hosts: int, removals: Iterable[Removal]) -> str:
+    """Return why no host of so many remains, in one line, the commonest reason first."""
+    if not hosts:
+        return "no host is known"
+    ordered = sorted(removals, key=lambda removal: -removal.hosts)
+    known = "1 host" if hosts == 1 else f"{hosts:,} hosts"
+    return f"{known}: " + ", ".join(map(str, ordered))

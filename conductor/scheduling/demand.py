@@ -1,0 +1,153 @@
+"""What one instance asks of a host: everything the scheduler decides by, in one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from conductor.placement.resources import MEMORY_MB, VCPU, amounts
+from conductor.scheduling.groups import GroupRule
+from conductor.store.records import Host, Instance
+from models.errors import Rejected
+from models.hardware.constraints import guest_topology
+from models.hardware.fitting import fit
+from models.hardware.flavor import Flavor
+from models.hardware.guest import GuestTopology, Misfit, Placement
+from models.hardware.image import Image
+from models.hardware.topology import Limits
+
+AGGREGATE_SPEC: Final = "aggregate_instance_extra_specs:"
+"""Prefix of the extra specs that ask for a host in an aggregate with that metadata."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """What all instances of one flavor and image ask: guest topology, amounts, aggregates.
+
+    Compared by identity, so that what was found out about a shape can be remembered cheaply.
+    """
+
+    guest: GuestTopology | None
+    amounts: Mapping[str, int]
+    aggregate_specs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the sender said about hosts: instances to be with, or apart from."""
+
+    with_instances: tuple[str, ...] = ()
+    apart_from: tuple[str, ...] = ()
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What an instance asks of its host.
+
+    `host` and `zone` are the only ones allowed where named; `preferred` hosts come first,
+    in their order; `ignored` were tried and refused. `beside` and `apart` are hosts.
+    """
+
+    instance_id: str
+    shape: Shape
+    zone: str | None = None
+    host: str | None = None
+    preferred: tuple[str, ...] = ()
+    ignored: frozenset[str] = frozenset()
+    beside: frozenset[str] | None = None
+    apart: frozenset[str] = frozenset()
+    group: GroupRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What of a demand is not in its own record: earlier tries, other instances, its group."""
+
+    preferred: tuple[str, ...] = ()
+    ignored: frozenset[str] = frozenset()
+    host_of: Mapping[str, str | None] = field(default_factory=dict)
+    group: GroupRule | None = None
+
+
+def demand_of(instance: Instance, around: Surroundings) -> Demand:
+    """Return what the instance asks; raise `Rejected` for a flavor and image that contradict.
+
+    Hints that name an instance without a host are met by any host.
+    """
+    spec, hints = instance.request_spec, hints_of(instance)
+    beside = _hosts(hints.with_instances, around.host_of)
+    return Demand(
+        instance_id=instance.id,
+        shape=shape_of(instance.flavor, instance.image),
+        zone=spec.get("availability_zone"),
+        host=spec.get("host"),
+        preferred=around.preferred,
+        ignored=around.ignored,
+        beside=beside or None,
+        apart=_hosts(hints.apart_from, around.host_of),
+        group=around.group,
+    )
+
+
+def hints_of(instance: Instance) -> Hints:
+    """Return the scheduler hints of the instance's request: an id or a list of ids each."""
+    hints: Mapping[str, Any] = instance.request_spec.get("scheduler_hints") or {}
+    domain = hints.get("domain")
+    return Hints(
+        _ids(hints.get("same_host")),
+        _ids(hints.get("different_host")),
+        None if domain is None else str(domain),
+    )
+
+
+@lru_cache(maxsize=1024)
+def shape_of(flavor: Flavor, image: Image | None) -> Shape:
+    """Return the shape of an instance; without an image it boots from volumes."""
+    guest = guest_topology(flavor, image or Image(id=""))
+    return Shape(
+        guest,
+        amounts(flavor, guest, volume_backed=image is None),
+        {
+            key.removeprefix(AGGREGATE_SPEC): value
+            for key, value in flavor.extra_specs.items()
+            if key.startswith(AGGREGATE_SPEC)
+        },
+    )
+
+
+def place(shape: Shape, host: Host, *, pack: bool) -> Placement | Misfit | None:
+    """Return where on the host's NUMA cells the shape fits, or why not; None asks for no cells."""
+    if shape.guest is None:
+        return None
+    return fit(host.topology, shape.guest, limits_of(host), pack=pack)
+
+
+def limits_of(host: Host) -> Limits:
+    """Return how far shared guests may over-commit the host's NUMA cells."""
+    return Limits(_ratio(host, VCPU), _ratio(host, MEMORY_MB))
+
+
+def _ratio(host: Host, resource_class: str) -> float:
+    inventory = host.inventory.get(resource_class)
+    return 1.0 if inventory is None else inventory.ratio
+
+
+def _hosts(instances: tuple[str, ...], host_of: Mapping[str, str | None]) -> frozenset[str]:
+    return frozenset(host for each in instances if (host := host_of.get(each)) is not None)
+
+
+def _ids(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    raise Rejected(
+        "hint_invalid",
+        f"scheduler_hints is {value!r}: should be instance ids",
+        key="scheduler_hints",
+    )

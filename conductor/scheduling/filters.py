@@ -1,0 +1,242 @@
+"""The filters: what rules a host out, each a plain function over the whole fleet.
+
+Order matters only for the story: a host is counted under the first check that it fails, so
+what an operator decided comes before what happens to be full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache, partial
+
+import numpy as np
+
+from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU, left_of
+from conductor.scheduling.checks import Check, Filter
+from conductor.scheduling.demand import Demand
+from conductor.scheduling.fleet import NO_PLACE, Fleet, HostColumn, Numbers
+from conductor.scheduling.groups import GroupRule
+from conductor.store.records import Host
+from models.hardware.guest import DEDICATED, MIXED, GuestCell
+from models.hardware.topology import HostCell
+
+_NAMES = {VCPU: "shared CPUs", PCPU: "dedicated CPUs", MEMORY_MB: "memory", DISK_GB: "disk"}
+_UNITS = {MEMORY_MB: "MiB", DISK_GB: "GiB"}
+
+
+def named(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """Only the host that the request names, and none that was tried and refused."""
+    if demand.host is not None:
+        asked = f"not {demand.host}, which was asked for"
+        lacks = (f"is {asked}", f"are {asked}")
+        yield Check("other_host", lacks, fleet.mask([demand.host]))
+    if demand.ignored:
+        lacks = ("was tried and refused", "were tried and refused")
+        yield Check("already_tried", lacks, ~fleet.mask(demand.ignored))
+
+
+def in_service(_demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """Enabled, up, and with accounts that can be believed."""
+    enabled = fleet.column(_is_enabled) == 1
+    yield Check("disabled", ("is disabled", "are disabled"), enabled)
+    yield Check("down", ("is down", "are down"), fleet.up & (fleet.column(_is_forced_down) == 0))
+    yield Check("degraded", ("is degraded", "are degraded"), fleet.column(_is_degraded) == 0)
+
+
+def in_zone(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """In the availability zone asked for."""
+    if demand.zone is not None:
+        lacks = ("is in another zone", "are in another zone")
+        yield Check("other_zone", lacks, fleet.zone(demand.zone))
+
+
+def in_aggregates(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """In an aggregate with each metadata value that the flavor asks for.
+
+    A metadata value may list several, separated by commas; one of them has to be equal.
+    """
+    for key, value in demand.shape.aggregate_specs.items():
+        hosts: set[str] = set()
+        for aggregate in fleet.catalogue.aggregates:
+            offered = aggregate.metadata.get(key, "").split(",")
+            if value in map(str.strip, offered):
+                hosts |= aggregate.hosts
+        what = f"in no aggregate with {key}={value}"
+        yield Check("other_aggregate", (f"is {what}", f"are {what}"), fleet.mask(hosts))
+
+
+def hinted(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """With the instances it wants to be with, without those it wants to be apart from."""
+    if demand.beside is not None:
+        lacks = ("is not the host of its companions", "are not the host of its companions")
+        yield Check("not_same_host", lacks, fleet.mask(demand.beside))
+    if demand.apart:
+        lacks = ("holds an instance to be apart from", "hold an instance to be apart from")
+        yield Check("not_different_host", lacks, ~fleet.mask(demand.apart))
+
+
+def in_group(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """Where the server group's rule lets its next member be."""
+    rule = demand.group
+    if rule is None or not rule.hard:
+        return
+    labels = fleet.labels(rule.scope)
+    if (labels == NO_PLACE).any():
+        lacks = (f"has no {rule.scope}", f"have no {rule.scope}")
+        yield Check("no_place", lacks, labels != NO_PLACE)
+    if not rule.members:
+        return
+    if rule.together:
+        what = f"not on the {rule.scope} of its group"
+        passed = np.isin(labels, list(_places(rule, labels, fleet)))
+        yield Check("affinity", (f"is {what}", f"are {what}"), passed)
+        return
+    what = f"on a {rule.scope} that its group closes"
+    closed = [
+        place for place, members in _places(rule, labels, fleet).items() if members >= _most(rule)
+    ]
+    yield Check(
+        rule.policy.replace("-", "_"), (f"is {what}", f"are {what}"), ~np.isin(labels, closed)
+    )
+
+
+def has_amounts(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """Room for every amount: used + asked <= (total - reserved) * ratio."""
+    for name, amount in demand.shape.amounts.items():
+        left = fleet.column(left_column(name))
+        what = f"free {_NAMES.get(name, name)}"
+        yield Check(
+            f"no_room_{name.lower()}",
+            (f"lacks {what}", f"lack {what}"),
+            left >= amount,
+            amount,
+            partial(_not_negative, left),
+            _UNITS.get(name, ""),
+        )
+
+
+def has_numa_cells(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """Enough NUMA cells with the dedicated CPUs, and the memory, of the guest's.
+
+    Coarse: whoever fails cannot fit, whoever passes is fitted exactly later, one by one. So
+    pages, thread policies and the like are left to the fitter.
+    """
+    guest = demand.shape.guest
+    if guest is None:
+        return
+    pinned = [cell for cell in guest.cells if cell.cpu_policy in (DEDICATED, MIXED)]
+    if len(pinned) < len(guest.cells):
+        return
+    cpus, memory = fleet.cells(_free_cpus), fleet.cells(_free_memory_mib)
+    yield _in_cells("free dedicated CPUs", cpus, [_dedicated(cell) for cell in pinned])
+    unsized = [cell.memory_mib for cell in pinned if cell.page_size_kib is None]
+    if len(unsized) < len(pinned):
+        return
+    yield _in_cells("free memory", memory, unsized, "MiB")
+    both = (cpus >= min(map(_dedicated, pinned))) & (memory >= min(unsized))
+    what = _cells_text("both free dedicated CPUs and free memory", len(pinned))
+    passed = np.count_nonzero(both, axis=1) >= len(pinned)
+    yield Check("numa_cells_unbalanced", (f"lacks {what}", f"lack {what}"), passed)
+
+
+DEFAULT_FILTERS: tuple[Filter, ...] = (
+    named,
+    in_service,
+    in_zone,
+    in_aggregates,
+    hinted,
+    in_group,
+    has_amounts,
+    has_numa_cells,
+)
+
+
+@lru_cache(maxsize=256)
+def left_column(resource_class: str) -> HostColumn:
+    """Return the column of what is left of a class; the same function for the same class."""
+
+    def left(host: Host) -> int:
+        return left_of(host, resource_class)
+
+    return left
+
+
+def _not_negative(left: Numbers) -> Numbers:
+    return np.maximum(left, 0)
+
+
+def _in_cells(what: str, values: Numbers, needs: list[int], unit: str = "") -> Check:
+    """Return whether each host has a NUMA cell of its own for every need, looking at it alone.
+
+    The n greatest needs find n cells if and only if n cells have at least the least of them.
+    """
+    passed = np.ones(len(values), np.bool_)
+    for rank, need in enumerate(sorted(needs, reverse=True), start=1):
+        if rank < len(needs) and sorted(needs, reverse=True)[rank] == need:
+            continue
+        passed &= np.count_nonzero(values >= need, axis=1) >= rank
+    text = _cells_text(what, len(needs))
+    least, rank = min(needs), len(needs)
+    code = f"numa_{what.removeprefix('free ').replace(' ', '_').lower()}"
+    return Check(
+        code,
+        (f"lacks {text}", f"lack {text}"),
+        passed,
+        least,
+        partial(_greatest, values, rank),
+        unit,
+    )
+
+
+def _greatest(values: Numbers, rank: int) -> Numbers:
+    """Return the rank-th greatest value of every row, 0 where there are not so many."""
+    if values.shape[1] < rank:
+        return np.zeros(len(values), np.int64)
+    return np.maximum(np.sort(values, axis=1)[:, -rank], 0)
+
+
+def _cells_text(what: str, cells: int) -> str:
+    return f"{what} in {'one NUMA cell' if cells == 1 else f'each of {cells} NUMA cells'}"
+
+
+def _places(rule: GroupRule, labels: Numbers, fleet: Fleet) -> dict[int, int]:
+    """Return how many members that matter to the next one are in each place."""
+    places: dict[int, int] = {}
+    for member in rule.members:
+        row = fleet.rows.get(member.host)
+        if row is None or (rule.policy == "fault-domain" and member.domain == rule.domain):
+            continue
+        places[int(labels[row])] = places.get(int(labels[row]), 0) + 1
+    return places
+
+
+def _most(rule: GroupRule) -> int:
+    return rule.most_per_place if rule.policy == "anti-affinity" else 1
+
+
+def _is_enabled(host: Host) -> int:
+    return host.enabled
+
+
+def _is_forced_down(host: Host) -> int:
+    return host.forced_down
+
+
+def _is_degraded(host: Host) -> int:
+    return host.degraded is not None
+
+
+def _free_cpus(cell: HostCell) -> int:
+    return cell.free_cpus.bit_count()
+
+
+def _free_memory_mib(cell: HostCell) -> int:
+    """Return the MiB that a guest with dedicated CPUs can have without asking for a page size."""
+    if not cell.page_pools:
+        return cell.free_memory_mib
+    pool = min(cell.page_pools, key=lambda pool: pool.size_kib)
+    return pool.free * pool.size_kib // 1024
+
+
+def _dedicated(cell: GuestCell) -> int:
+    return cell.dedicated_vcpus.bit_count()

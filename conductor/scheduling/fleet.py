@@ -1,0 +1,163 @@
+"""The hosts as a scheduler last saw them, with what it asks of them kept in arrays.
+
+A filter over ten thousand hosts is then a few array operations. What is kept is decided by
+who asks: a column is a plain function of a host (or NUMA cell), computed for all hosts when
+first asked for and kept current as hosts change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conductor.scheduling.groups import HOST, GroupRule
+from conductor.store.records import Host
+from models.hardware.topology import HostCell
+
+Numbers: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+HostColumn: TypeAlias = Callable[[Host], int]
+CellColumn: TypeAlias = Callable[[HostCell], int]
+
+NO_PLACE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Hosts that share metadata."""
+
+    name: str
+    hosts: frozenset[str]
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What operators defined about hosts and groups."""
+
+    zones: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    aggregates: tuple[Aggregate, ...] = ()
+    groups: Mapping[str, GroupRule] = field(default_factory=dict)
+
+    def zone_of(self, host: str) -> str | None:
+        """Return the availability zone of a host, the first by name where it is in several."""
+        return next((zone for zone in sorted(self.zones) if host in self.zones[zone]), None)
+
+    def place_of(self, scope: str, host: str) -> str | None:
+        """Return the place of a host in a scope: itself, or its aggregates' metadata value."""
+        if scope == HOST:
+            return host
+        for aggregate in self.aggregates:
+            if scope in aggregate.metadata and host in aggregate.hosts:
+                return aggregate.metadata[scope]
+        return None
+
+
+class Fleet:
+    """Hosts by row, in order of name; rows are stable while no host comes or goes."""
+
+    def __init__(
+        self, hosts: Iterable[Host], up: Iterable[str] = (), catalogue: Catalogue | None = None
+    ) -> None:
+        self.hosts = sorted(hosts, key=_by_name)
+        self.rows = {host.name: row for row, host in enumerate(self.hosts)}
+        self.catalogue = catalogue or Catalogue()
+        self.up: Mask = self.mask(up)
+        self._columns: dict[HostColumn, Numbers] = {}
+        self._cells: dict[CellColumn, Numbers] = {}
+        self._widest = max((len(host.topology.cells) for host in self.hosts), default=0)
+        self._labels: dict[str, Numbers] = {}
+        self._zones: dict[str, Mask] = {}
+        self._before: dict[str, Host] | None = None
+
+    def __len__(self) -> int:
+        return len(self.hosts)
+
+    def get(self, name: str) -> Host | None:
+        """Return the host of that name as last seen."""
+        row = self.rows.get(name)
+        return None if row is None else self.hosts[row]
+
+    def column(self, of: HostColumn) -> Numbers:
+        """Return `of(host)` for every row; `of` must always be the same function object."""
+        if of not in self._columns:
+            self._columns[of] = np.fromiter(map(of, self.hosts), np.int64, len(self.hosts))
+        return self._columns[of]
+
+    def cells(self, of: CellColumn) -> Numbers:
+        """Return `of(cell)` as rows by NUMA cells, -1 where a host has fewer cells than others."""
+        if of not in self._cells:
+            values = np.full((len(self.hosts), self._widest), -1, np.int64)
+            for row, host in enumerate(self.hosts):
+                values[row, : len(host.topology.cells)] = list(map(of, host.topology.cells))
+            self._cells[of] = values
+        return self._cells[of]
+
+    def mask(self, names: Iterable[str]) -> Mask:
+        """Return which rows are hosts of these names; unknown names are nobody's."""
+        mask = np.zeros(len(self.hosts), np.bool_)
+        mask[[self.rows[name] for name in names if name in self.rows]] = True
+        return mask
+
+    def zone(self, name: str) -> Mask:
+        """Return which rows are in an availability zone."""
+        if name not in self._zones:
+            self._zones[name] = self.mask(self.catalogue.zones.get(name, ()))
+        return self._zones[name]
+
+    def labels(self, scope: str) -> Numbers:
+        """Return a number for every row's place in a scope, `NO_PLACE` where it has none."""
+        if scope not in self._labels:
+            self._labels[scope] = self._number_places(scope)
+        return self._labels[scope]
+
+    def put(self, host: Host) -> None:
+        """Replace a known host by its newer self, in time that does not grow with the fleet.
+
+        A host whose count of NUMA cells has changed makes the cell columns anew.
+        """
+        row = self.rows[host.name]
+        before = self.hosts[row]
+        if self._before is not None:
+            self._before.setdefault(host.name, before)
+        self.hosts[row] = host
+        for of, column in self._columns.items():
+            column[row] = of(host)
+        if host.topology is before.topology:
+            return
+        if len(host.topology.cells) != len(before.topology.cells):
+            self._widest = max(len(each.topology.cells) for each in self.hosts)
+            self._cells.clear()
+        for of_cell, values in self._cells.items():
+            values[row, : len(host.topology.cells)] = list(map(of_cell, host.topology.cells))
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Take back, at the end of the block, every `put` made in it: for planning ahead."""
+        self._before = {}
+        try:
+            yield
+        finally:
+            before, self._before = self._before, None
+            for host in before.values():
+                self.put(host)
+
+    def _number_places(self, scope: str) -> Numbers:
+        if scope == HOST:
+            return np.arange(len(self.hosts))
+        labels = np.full(len(self.hosts), NO_PLACE)
+        numbers: dict[str, int] = {}
+        for aggregate in self.catalogue.aggregates:
+            if scope in aggregate.metadata:
+                number = numbers.setdefault(aggregate.metadata[scope], len(numbers))
+                labels[self.mask(aggregate.hosts) & (labels == NO_PLACE)] = number
+        return labels
+
+
+def _by_name(host: Host) -> str:
+    return host.name
