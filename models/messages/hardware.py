@@ -1,27 +1,75 @@
-"""Hardware values to the JSON of the contract and back.
+"""Hardware values and the JSON of the contract, both ways.
 
-`*_to_json` and `*_from_row` are for what we wrote ourselves: plain and fast. `*_from_json`
-of hosts, flavors and images takes what others wrote: every shape is checked, and `Rejected`
-names field, value and rule.
+`*_from_json` of hosts, flavors and images, and `*_of`, take what others wrote: every shape is
+checked, and `Rejected` names field, value and rule. The other functions are for what we wrote
+ourselves; they are those of `models.messages.hardware_rows`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from models.hardware.cpuset import cpus_of, mask_of
+from models.errors import Rejected
+from models.hardware.accounting import with_siblings
+from models.hardware.cpuset import cpus_of, format_cpu_list, mask_of
 from models.hardware.flavor import Flavor
-from models.hardware.guest import GuestCell, GuestTopology, Misfit, PlacedCell, Placement
+from models.hardware.guest import DEDICATED, ISOLATE, GuestCell, GuestTopology, Placement
 from models.hardware.image import Image
-from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
+from models.hardware.topology import HostCell, HostTopology, Limits, PciRequest
 from models.messages.base import Message, rejected
-from models.messages.hardware_checks import check_host
-from models.messages.hardware_shapes import FlavorShape, HostShape, ImageShape
+from models.messages.hardware_rows import (
+    flavor_from_row,
+    flavor_to_json,
+    guest_from_json,
+    guest_to_json,
+    host_from_row,
+    host_to_json,
+    host_use_to_json,
+    image_from_row,
+    image_to_json,
+    misfit_to_json,
+    placement_from_json,
+    placement_to_json,
+)
+from models.messages.hardware_shapes import (
+    FlavorShape,
+    GuestShape,
+    HostShape,
+    ImageShape,
+    LimitsShape,
+    PciRequestShape,
+    PlacementShape,
+    Scalar,
+)
 
-Json: TypeAlias = dict[str, Any]
+__all__ = [
+    "flavor_from_json",
+    "flavor_from_row",
+    "flavor_of",
+    "flavor_to_json",
+    "guest_from_json",
+    "guest_of",
+    "guest_to_json",
+    "host_from_json",
+    "host_from_row",
+    "host_of",
+    "host_to_json",
+    "host_use_to_json",
+    "image_from_json",
+    "image_from_row",
+    "image_of",
+    "image_to_json",
+    "limits_of",
+    "misfit_to_json",
+    "pci_requests_of",
+    "placement_from_json",
+    "placement_of",
+    "placement_to_json",
+]
+
 M = TypeVar("M", bound=Message)
 
 
@@ -41,9 +89,23 @@ def image_from_json(data: Mapping[str, Any]) -> Image:
 
 
 def host_of(shape: HostShape) -> HostTopology:
-    """Return a checked host as a value; raise `Rejected` where its cells contradict each other."""
-    host = host_from_row(shape.model_dump())
-    check_host(host)
+    """Return a host; raise `Rejected` where two cells, cores or pools claim the same thing."""
+    data = shape.model_dump()
+    for pool in data["pci_pools"]:
+        pool["tags"] = _texts(pool["tags"])
+    host = host_from_row(data)
+    ids: set[int] = set()
+    seen = 0
+    for position, cell in enumerate(host.cells):
+        if cell.id in ids:
+            raise _host_invalid(position, "id", f"{cell.id}: another NUMA cell has the same id")
+        ids.add(cell.id)
+        cpus = cell.shared_cpus | cell.dedicated_cpus
+        if cpus & seen:
+            twice = format_cpu_list(cpus & seen)
+            raise _host_invalid(position, "cpuset", f"{twice}: a CPU belongs to one NUMA cell")
+        seen |= cpus
+        _check_cell(position, cell)
     return host
 
 
@@ -56,7 +118,7 @@ def flavor_of(shape: FlavorShape) -> Flavor:
         shape.root_gb,
         shape.ephemeral_gb,
         shape.swap_mb,
-        {key: _spec_text(value) for key, value in shape.extra_specs.items()},
+        _texts(shape.extra_specs),
     )
 
 
@@ -65,142 +127,77 @@ def image_of(shape: ImageShape) -> Image:
     return Image(shape.id, shape.name or "", shape.properties)
 
 
-def host_from_row(data: Mapping[str, Any]) -> HostTopology:
-    """Return the host that `host_to_json` wrote; nothing is checked."""
-    return HostTopology(
-        tuple(_host_cell(cell) for cell in data["cells"]),
-        tuple(_pci_pool(pool) for pool in data.get("pci_pools", ())),
+def limits_of(shape: LimitsShape) -> Limits:
+    """Return checked limits as a value."""
+    network = shape.network_metadata
+    return Limits(
+        shape.cpu_allocation_ratio,
+        shape.ram_allocation_ratio,
+        frozenset(network.physnets) if network else frozenset(),
+        network.tunneled if network else False,
     )
 
 
-def flavor_from_row(data: Mapping[str, Any]) -> Flavor:
-    """Return the flavor that `flavor_to_json` wrote; nothing is checked."""
-    return Flavor(
-        data["name"],
-        data["vcpus"],
-        data["memory_mb"],
-        data.get("root_gb", 0),
-        data.get("ephemeral_gb", 0),
-        data.get("swap_mb", 0),
-        data.get("extra_specs", {}),
+def pci_requests_of(shapes: Sequence[PciRequestShape]) -> tuple[PciRequest, ...]:
+    """Return checked device requests as values."""
+    return tuple(
+        PciRequest(
+            shape.id or "",
+            shape.count,
+            tuple(_texts(spec) for spec in shape.spec),
+            shape.numa_policy,
+        )
+        for shape in shapes
     )
 
 
-def image_from_row(data: Mapping[str, Any]) -> Image:
-    """Return the image that `image_to_json` wrote; nothing is checked."""
-    return Image(data["id"], data.get("name") or "", data.get("properties", {}))
+def guest_of(shape: GuestShape) -> GuestTopology:
+    """Return a ready guest topology; raise `Rejected` where its cells contradict each other."""
+    guest = guest_from_json(shape.model_dump())
+    ids: set[int] = set()
+    seen = 0
+    for cell in guest.cells:
+        if cell.id in ids:
+            raise _guest_invalid(cell, "id", "another guest cell has the same id")
+        ids.add(cell.id)
+        if cell.page_size_kib == 0:
+            raise _guest_invalid(cell, "pagesize", "it is a size in KiB, -1, -2, -3 or null")
+        if cell.shared_vcpus and cell.cpu_policy == DEDICATED:
+            raise _guest_invalid(cell, "cpuset", "a dedicated guest has no shared vCPUs")
+        if cell.dedicated_vcpus and cell.cpu_policy in (None, "shared"):
+            raise _guest_invalid(cell, "pcpuset", "a shared guest has no dedicated vCPUs")
+        twice = seen & cell.shared_vcpus | seen & cell.dedicated_vcpus
+        twice |= cell.shared_vcpus & cell.dedicated_vcpus
+        if twice:
+            rule = f"vCPUs {format_cpu_list(twice)} are given twice"
+            raise _guest_invalid(cell, "cpuset", rule)
+        seen |= cell.shared_vcpus | cell.dedicated_vcpus
+    if guest.emulator_threads_policy == ISOLATE and guest.cells[0].cpu_policy in (None, "shared"):
+        raise _guest_invalid(guest.cells[0], "cpu_policy", "isolated emulator threads pin CPUs")
+    return guest
 
 
-def guest_from_json(data: Mapping[str, Any]) -> GuestTopology:
-    """Return the guest topology that `guest_to_json` wrote, cells ordered by id."""
-    cells = sorted(data["cells"], key=_id_of)
-    return GuestTopology(
-        tuple(
-            GuestCell(
-                cell["id"],
-                mask_of(cell["cpuset"]),
-                mask_of(cell["pcpuset"]),
-                cell["memory"],
-                cell.get("pagesize"),
-                cell.get("cpu_policy"),
-                cell.get("cpu_thread_policy"),
-            )
-            for cell in cells
-        ),
-        data.get("emulator_threads_policy"),
-    )
+def placement_of(shape: PlacementShape, host: HostTopology) -> Placement:
+    """Return a placement to give back to the host.
+
+    Where a cell says that it was isolated but not what was blocked for that, the siblings
+    follow from the host, in the old style (shared and dedicated CPUs the same) only.
+    """
+    data = shape.model_dump()
+    cells = {cell.id: cell for cell in host.cells}
+    for placed in data["cells"]:
+        cell = cells.get(placed["host_cell"])
+        if cell is None or placed["cpu_thread_policy"] != ISOLATE or placed["cpuset_blocked"]:
+            continue
+        if cell.shared_cpus == cell.dedicated_cpus:
+            placed["cpuset_blocked"] = _blocked(cell, placed)
+    return placement_from_json(data)
 
 
-def placement_from_json(data: Mapping[str, Any]) -> Placement:
-    """Return the placement that `placement_to_json` wrote; nothing is checked."""
-    return Placement(
-        tuple(_placed_cell(cell) for cell in data["cells"]), data.get("emulator_threads_policy")
-    )
-
-
-def host_to_json(host: HostTopology) -> Json:
-    """Return a host with its use, as the contract's `host`."""
-    data: Json = {"cells": [_host_cell_json(cell) for cell in host.cells]}
-    if host.pci_pools:
-        data["pci_pools"] = [
-            {
-                "numa_node": pool.numa_node,
-                "count": pool.count,
-                "vendor_id": pool.vendor_id,
-                "product_id": pool.product_id,
-                "tags": dict(pool.tags),
-            }
-            for pool in host.pci_pools
-        ]
-    return data
-
-
-def host_use_to_json(host: HostTopology) -> Json:
-    """Return what is used of each cell of a host, as the contract's `host_after`."""
-    return {"cells": [_host_use(cell) for cell in host.cells]}
-
-
-def flavor_to_json(flavor: Flavor) -> Json:
-    """Return a flavor as the contract's `flavor`."""
-    return {
-        "name": flavor.name,
-        "vcpus": flavor.vcpus,
-        "memory_mb": flavor.memory_mib,
-        "root_gb": flavor.root_gb,
-        "ephemeral_gb": flavor.ephemeral_gb,
-        "swap_mb": flavor.swap_mib,
-        "extra_specs": dict(flavor.extra_specs),
-    }
-
-
-def image_to_json(image: Image) -> Json:
-    """Return an image as the contract's `image`."""
-    return {"id": image.id, "name": image.name, "properties": _thawed(image.properties)}
-
-
-def guest_to_json(guest: GuestTopology) -> Json:
-    """Return a guest topology as the contract's `guest`; null is what nobody asked for."""
-    return {
-        "cells": [
-            {
-                "id": cell.id,
-                "cpuset": list(cpus_of(cell.shared_vcpus)),
-                "pcpuset": list(cpus_of(cell.dedicated_vcpus)),
-                "memory": cell.memory_mib,
-                "pagesize": cell.page_size_kib,
-                "cpu_policy": cell.cpu_policy,
-                "cpu_thread_policy": cell.cpu_thread_policy,
-            }
-            for cell in guest.cells
-        ],
-        "emulator_threads_policy": guest.emulator_threads_policy,
-    }
-
-
-def placement_to_json(placement: Placement) -> Json:
-    """Return a placement as the contract's `placement`, with all that giving it back needs."""
-    data: Json = {"cells": [_placed_cell_json(cell) for cell in placement.cells]}
-    if placement.emulator_threads_policy is not None:
-        data["emulator_threads_policy"] = placement.emulator_threads_policy
-    return data
-
-
-def misfit_to_json(misfit: Misfit) -> Json:
-    """Return a misfit as the contract's `misfit`."""
-    return {
-        "code": misfit.code,
-        "message": misfit.message,
-        "cells": [
-            {
-                "guest_cell": cell.guest_cell,
-                "host_cell": cell.host_cell,
-                "code": cell.code,
-                "need": cell.need,
-                "have": cell.have,
-            }
-            for cell in misfit.cells
-        ],
-    }
+def _blocked(cell: HostCell, placed: Mapping[str, Any]) -> list[int]:
+    used = {*placed["cpu_pinning"].values(), *placed["cpuset_reserved"]}
+    taken = with_siblings(cell, mask_of(used)) & cell.dedicated_cpus
+    return [cpu for cpu in cpus_of(taken) if cpu not in used]
 
 
 def _checked(shape: type[M], data: Mapping[str, Any]) -> M:
@@ -210,109 +207,30 @@ def _checked(shape: type[M], data: Mapping[str, Any]) -> M:
         raise rejected(error) from None
 
 
-def _spec_text(value: str | float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _id_of(cell: Mapping[str, Any]) -> int:
-    identity: int = cell["id"]
-    return identity
-
-
-def _host_cell(cell: Mapping[str, Any]) -> HostCell:
-    network = cell.get("network_metadata") or {}
-    return HostCell(
-        cell["id"],
-        cell.get("socket"),
-        mask_of(cell["cpuset"]),
-        mask_of(cell.get("pcpuset", ())),
-        cell["memory"],
-        # Sorted by their lowest CPU: a core's place in somebody's list decides nothing.
-        tuple(sorted(map(mask_of, cell.get("siblings", ())), key=_lowest)),
-        tuple(PagePool(*pool) for pool in cell.get("mempages", ())),
-        cell.get("cpu_usage", 0),
-        cell.get("memory_usage", 0),
-        mask_of(cell.get("pinned_cpus", ())),
-        frozenset(network.get("physnets", ())),
-        network.get("tunneled", False),
-    )
-
-
-def _lowest(mask: int) -> int:
-    return mask & -mask
-
-
-def _host_cell_json(cell: HostCell) -> Json:
-    data: Json = {
-        "id": cell.id,
-        "socket": cell.socket,
-        "cpuset": list(cpus_of(cell.shared_cpus)),
-        "pcpuset": list(cpus_of(cell.dedicated_cpus)),
-        "memory": cell.memory_mib,
-        "siblings": [list(cpus_of(core)) for core in cell.siblings],
-        **_host_use(cell),
-    }
-    if cell.physnets or cell.tunneled:
-        data["network_metadata"] = {"physnets": sorted(cell.physnets), "tunneled": cell.tunneled}
-    return data
-
-
-def _host_use(cell: HostCell) -> Json:
+def _texts(entries: Mapping[str, Scalar]) -> dict[str, str]:
     return {
-        "id": cell.id,
-        "cpu_usage": cell.cpu_used,
-        "memory_usage": cell.memory_used_mib,
-        "mempages": [
-            [pool.size_kib, pool.total, pool.used, pool.reserved] for pool in cell.page_pools
-        ],
-        "pinned_cpus": list(cpus_of(cell.pinned_cpus)),
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in entries.items()
     }
 
 
-def _pci_pool(pool: Mapping[str, Any]) -> PciPool:
-    return PciPool(
-        pool.get("numa_node"),
-        pool["count"],
-        pool.get("vendor_id", ""),
-        pool.get("product_id", ""),
-        pool.get("tags", {}),
-    )
+def _check_cell(position: int, cell: HostCell) -> None:
+    cores = 0
+    for core in cell.siblings:
+        if core & cores:
+            twice = format_cpu_list(core & cores)
+            raise _host_invalid(position, "siblings", f"{twice}: a CPU belongs to one core")
+        cores |= core
+    sizes = [pool.size_kib for pool in cell.page_pools]
+    if 0 in sizes or len(set(sizes)) < len(sizes):
+        raise _host_invalid(position, "mempages", f"{sizes} KiB: sizes are positive and distinct")
 
 
-def _placed_cell(cell: Mapping[str, Any]) -> PlacedCell:
-    pinning = tuple(sorted((int(vcpu), cpu) for vcpu, cpu in cell["cpu_pinning"].items()))
-    return PlacedCell(
-        cell["id"],
-        cell["host_cell"],
-        mask_of(cell["cpuset"]),
-        mask_of(cell["pcpuset"]),
-        cell["memory"],
-        cell.get("pagesize"),
-        pinning,
-        mask_of(cell.get("cpuset_reserved", ())),
-        mask_of(cell.get("cpuset_blocked", ())),
-    )
+def _host_invalid(position: int, field: str, complaint: str) -> Rejected:
+    key = f"cells.{position}.{field}"
+    return Rejected("host_invalid", f"{key} has {complaint}", key=key)
 
 
-def _placed_cell_json(cell: PlacedCell) -> Json:
-    data: Json = {
-        "id": cell.id,
-        "host_cell": cell.host_cell,
-        "cpuset": list(cpus_of(cell.shared_vcpus)),
-        "pcpuset": list(cpus_of(cell.dedicated_vcpus)),
-        "memory": cell.memory_mib,
-        "pagesize": cell.page_size_kib,
-        "cpu_pinning": {str(vcpu): cpu for vcpu, cpu in cell.pinning},
-        "cpuset_reserved": list(cpus_of(cell.reserved_cpus)),
-    }
-    if cell.blocked_cpus:
-        data["cpuset_blocked"] = list(cpus_of(cell.blocked_cpus))
-    return data
-
-
-def _thawed(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _thawed(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_thawed(item) for item in value]
-    return value
+def _guest_invalid(cell: GuestCell, field: str, rule: str) -> Rejected:
+    key = f"cells.{cell.id}.{field}"
+    return Rejected("guest_invalid", f"{key} of the guest is refused: {rule}", key=key)

@@ -23,6 +23,7 @@ Ratio = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CpuPolicy = Literal["shared", "dedicated", "mixed"]
 ThreadPolicy = Literal["prefer", "require", "isolate"]
 EmulatorPolicy = Literal["share", "isolate"]
+Scalar = str | int | float | bool
 
 
 class NetworkShape(Message):
@@ -55,7 +56,7 @@ class PciPoolShape(Message):
     count: Count
     vendor_id: str = ""
     product_id: str = ""
-    tags: dict[str, str] = {}
+    tags: dict[str, Scalar] = {}
 
 
 class HostShape(Message):
@@ -75,7 +76,7 @@ class FlavorShape(Message):
     root_gb: Count = 0
     ephemeral_gb: Count = 0
     swap_mb: Count = 0
-    extra_specs: dict[str, str | int | float | bool] = {}
+    extra_specs: dict[str, Scalar] = {}
 
 
 class ImageShape(Message):
@@ -101,7 +102,7 @@ class PciRequestShape(Message):
 
     id: str | None = None
     count: Annotated[int, Field(ge=1, le=4096)] = 1
-    spec: list[dict[str, str]] = []
+    spec: list[dict[str, Scalar]] = []
     numa_policy: Literal["required", "preferred", "legacy", "socket"] | None = None
 
 
