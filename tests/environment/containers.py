@@ -12,7 +12,7 @@ from tests.environment.private import Server, StartError, free_port
 PROJECT = "conductor-tests"
 START_TIMEOUT_S = 300
 
-_NAMES: Mapping[str, str] = {
+COMPOSE_NAMES: Mapping[str, str] = {
     "RabbitMQ": "rabbitmq",
     "PostgreSQL": "postgres",
     "Redis": "redis",
@@ -33,7 +33,15 @@ def start(services: Sequence[str]) -> dict[str, Server]:
     """Start the named services of deploy/compose.yaml on free ports of the loopback."""
     password = secrets.token_hex(12)
     ports = {"RabbitMQ": free_port(5672), "PostgreSQL": free_port(5432), "Redis": free_port(6379)}
-    settings = {
+    _compose_up([COMPOSE_NAMES[service] for service in services], settings(ports, password))
+    values = _values(ports, password)
+    stop = ("docker", "compose", "--project-name", PROJECT, "down", "--volumes")
+    return {service: Server(ports[service], values[service], stop) for service in services}
+
+
+def settings(ports: Mapping[str, int], password: str) -> dict[str, str]:
+    """Return the variables that the compose file reads; it wants all passwords, used or not."""
+    return {
         "RABBITMQ_PASSWORD": password,
         "POSTGRES_PASSWORD": password,
         "REDIS_PASSWORD": password,
@@ -42,20 +50,16 @@ def start(services: Sequence[str]) -> dict[str, Server]:
         "POSTGRES_PORT": str(ports["PostgreSQL"]),
         "REDIS_PORT": str(ports["Redis"]),
     }
-    _compose_up([_NAMES[service] for service in services], settings)
-    values = _values(ports, password)
-    stop = ("docker", "compose", "--project-name", PROJECT, "down", "--volumes")
-    return {service: Server(ports[service], values[service], stop) for service in services}
 
 
-def _compose_up(names: Sequence[str], settings: Mapping[str, str]) -> None:
+def _compose_up(names: Sequence[str], chosen: Mapping[str, str]) -> None:
     file = variables.CHECKOUT / "deploy" / "compose.yaml"
     command = ["docker", "compose", "--project-name", PROJECT, "--file", str(file),
                "up", "--detach", "--wait", *names]  # fmt: skip
     try:
         subprocess.run(
             command, check=True, capture_output=True, text=True, timeout=START_TIMEOUT_S,
-            env={**os.environ, **settings},
+            env={**os.environ, **chosen},
         )  # fmt: skip
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or ["no reason given"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.environment import containers
 from tests.environment.variables import CHECKOUT
 
 DEPLOY = CHECKOUT / "deploy"
@@ -55,6 +56,14 @@ def test_every_password_of_the_compose_file_has_to_be_set() -> None:
     required = set(re.findall(r"\$\{(\w+_PASSWORD):\?", text))
     offered = set(re.findall(r"^(\w+)=", (DEPLOY / "env.example").read_text(), re.MULTILINE))
     assert used == required == offered
+
+
+def test_the_tests_own_containers_get_every_variable_that_the_compose_file_wants() -> None:
+    given = containers.settings({"RabbitMQ": 1, "PostgreSQL": 2, "Redis": 3}, "secret")
+    text = (DEPLOY / "compose.yaml").read_text()
+    assert set(re.findall(r"\$\{(\w+):\?", text)) <= set(given)
+    assert set(containers.COMPOSE_NAMES.values()) <= set(COMPOSE["services"])
+    assert all(f"${{{name}" in text for name in given)
 
 
 def test_every_published_port_is_bound_to_the_loopback() -> None:
