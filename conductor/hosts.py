@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from conductor.operations.asking import ON_HOST
+from conductor.operations.waits import ON_HOST
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host, Instance, Inventory

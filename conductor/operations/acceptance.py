@@ -7,10 +7,10 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from conductor.operations.asking import ON_INSTANCE
 from conductor.operations.definition import NewOperation, Operation
 from conductor.operations.ending import close, tell
 from conductor.operations.engine import Engine
+from conductor.operations.waits import ON_INSTANCE
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.errors import ConductorError, Rejected

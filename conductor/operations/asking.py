@@ -6,10 +6,17 @@ import uuid
 from dataclasses import asdict, replace
 from typing import Any
 
-from conductor.operations.definition import AskHost, AskScheduler
-from conductor.store.ports import UnitOfWork
+from conductor.liveness import host_is_up
+from conductor.operations.definition import AskHost, AskScheduler, AwaitChildren
+from conductor.operations.ending import tell
+from conductor.operations.scope import Scope
+from conductor.operations.waits import (
+    ON_CHILDREN,
+    ON_HOST,
+    ON_SCHEDULER,
+)
 from conductor.store.records import OperationRecord
-from models.errors import Broken
+from models.errors import Broken, Unreachable
 from models.lifecycle import OperationState
 from models.messages.letters import (
     SCHEDULER,
@@ -21,23 +28,52 @@ from models.messages.letters import (
     instruction_letter,
 )
 
-ON_SCHEDULER, ON_CHILDREN, ON_PARENT, ON_INSTANCE, ON_PAUSE = (
-    "scheduler",
-    "children",
-    "parent",
-    "instance",
-    "pause",
-)
-ON_HOST = "compute:"
 
+def ask(
+    scope: Scope,
+    record: OperationRecord,
+    question: AskHost[Any] | AskScheduler[Any] | AwaitChildren[Any],
+) -> tuple[OperationRecord, bool]:
+    """Post what a step asks and save the operation as waiting for it.
 
-def ask_host(
-    uow: UnitOfWork, record: OperationRecord, ask: AskHost[Any], again_s: float
-) -> OperationRecord:
-    """Post the instruction under a new token and return the record that waits for its answer.
-
-    The instance's fence grows with it: the host will refuse whatever is older.
+    Returns the record and whether the ask counts as answered already: its children have
+    ended, or its host is down and need not be alive for it. Raises `Unreachable` (`host_down`)
+    for a host that is down and must be.
     """
+    if isinstance(question, AwaitChildren):
+        waiting = replace(record, waiting_on=ON_CHILDREN, state=OperationState.RUNNING)
+        scope.save(waiting, scope.settings.ask_again_s)
+        return waiting, record.children_left <= 0
+    if isinstance(question, AskScheduler):
+        return _ask_scheduler(scope, record, question), False
+    up = host_is_up(scope.uow, question.host, scope.settings.down_after_s)
+    if not up and not question.done_if_down:
+        host = question.host
+        raise Unreachable("host_down", f"{host} is down", host=host)
+    return _ask_host(scope, record, question), not up
+
+
+def ask_again(scope: Scope, record: OperationRecord) -> OperationRecord:
+    """Post the same letter once more, to the letter: the same token finds the same answer."""
+    if record.waiting is None:
+        raise Broken("nothing_asked", f"operation {record.id} waits for an ask it does not hold")
+    scope.uow.post(Letter(**record.waiting["letter"]))
+    again = replace(record, tries=record.tries + 1)
+    scope.save(again, scope.settings.ask_again_s * min(2**again.tries, 32))
+    return again
+
+
+def children_to_start(scope: Scope, record: OperationRecord) -> list[str]:
+    """Return the children that an operation which now awaits them has just let go."""
+    if record.waiting_on != ON_CHILDREN:
+        return []
+    ready = scope.uow.operations.where(parent_id=record.id, waiting_on=None, ended_at=None)
+    return [child.id for child in ready]
+
+
+def _ask_host(scope: Scope, record: OperationRecord, ask: AskHost[Any]) -> OperationRecord:
+    """Post an instruction; the instance's fence grows with it, and hosts refuse what is older."""
+    uow = scope.uow
     instance = uow.instances.lock(ask.instance_id)
     if instance is None:
         raise Broken("instance_missing", f"instance {ask.instance_id} has no record")
@@ -50,15 +86,14 @@ def ask_host(
         args=dict(ask.args),
     )
     letter = instruction_letter(ask.host, instruction, record.root_id or record.id)
-    waiting = {"host": ask.host, "verb": ask.verb}
-    asked = _wait(uow, record, letter, waiting, (ask.timeout_s, again_s))
-    return replace(asked, waiting_on=ON_HOST + ask.host)
+    waiting = {"host": ask.host, "verb": ask.verb, "done_if_down": ask.done_if_down}
+    tell(uow, record, record.step, f"{ask.verb} on {ask.host}")
+    return _wait(scope, record, letter, {**waiting, "deadline": uow.now + ask.timeout_s})
 
 
-def ask_scheduler(
-    uow: UnitOfWork, record: OperationRecord, ask: AskScheduler[Any], again_s: float
+def _ask_scheduler(
+    scope: Scope, record: OperationRecord, ask: AskScheduler[Any]
 ) -> OperationRecord:
-    """Post the question to the scheduler and return the record that waits for its answer."""
     token = _token(record, fence=0)
     body = SelectHosts(token=token, wants=ask.wants, alternates=ask.alternates, ignored=ask.ignored)
     name = f"{token.operation_id}/{token.step}/{token.sequence}"
@@ -71,18 +106,8 @@ def ask_scheduler(
         parent_id=record.id,
         shown=f"{len(ask.wants)} instances, attempt {record.attempt}",
     )
-    asked = _wait(uow, record, letter, {}, (ask.timeout_s, again_s))
-    return replace(asked, waiting_on=ON_SCHEDULER)
-
-
-def ask_again(uow: UnitOfWork, record: OperationRecord, again_s: float) -> OperationRecord:
-    """Post the same letter once more, to the letter: the same token finds the same answer."""
-    if record.waiting is None:
-        raise Broken("nothing_asked", f"operation {record.id} waits for an ask it does not hold")
-    uow.post(Letter(**record.waiting["letter"]))
-    tries = record.tries + 1
-    wait_s = again_s * min(2**tries, 32)
-    return replace(record, tries=tries, wake_at=uow.now + wait_s, updated_at=uow.now)
+    tell(scope.uow, record, record.step, f"asked the scheduler for {len(ask.wants)}")
+    return _wait(scope, record, letter, {})
 
 
 def _token(record: OperationRecord, fence: int) -> Token:
@@ -96,20 +121,17 @@ def _token(record: OperationRecord, fence: int) -> Token:
 
 
 def _wait(
-    uow: UnitOfWork,
-    record: OperationRecord,
-    letter: Letter,
-    waiting: dict[str, Any],
-    times_s: tuple[float, float],
+    scope: Scope, record: OperationRecord, letter: Letter, waiting: dict[str, Any]
 ) -> OperationRecord:
-    timeout_s, again_s = times_s
-    uow.post(letter)
+    scope.uow.post(letter)
     state = OperationState.SCHEDULING if letter.queue == SCHEDULER else OperationState.DISPATCHED
-    return replace(
+    asked = replace(
         record,
         state=OperationState.UNDOING if record.undoing else state,
         sequence=record.sequence + 1,
-        waiting={**waiting, "letter": asdict(letter), "deadline": uow.now + timeout_s},
-        tries=0,
-        wake_at=uow.now + min(again_s, timeout_s),
+        waiting={**waiting, "letter": asdict(letter)},
+        waiting_on=ON_HOST + waiting["host"] if "host" in waiting else ON_SCHEDULER,
+        tries=record.tries if record.undoing else 0,
     )
+    scope.save(asked, scope.settings.ask_again_s)
+    return asked

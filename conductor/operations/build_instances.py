@@ -6,7 +6,6 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import cast
 
-from conductor.operations.asking import ON_PARENT
 from conductor.operations.build_instance import Build, build_instance
 from conductor.operations.definition import (
     AskScheduler,
@@ -16,6 +15,7 @@ from conductor.operations.definition import (
     Outcome,
 )
 from conductor.operations.requested import spec_of
+from conductor.operations.waits import ON_PARENT
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.ids import OperationId, child_instance_id

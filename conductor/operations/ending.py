@@ -6,13 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from conductor.operations.asking import ON_CHILDREN, ON_INSTANCE
+from conductor.operations.waits import ON_CHILDREN, ON_INSTANCE
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Event, Json, OperationRecord
 from models.lifecycle import OperationState
 from models.messages.letters import Letter
 
 OPERATION_ENDED = "conductor.operation_ended"
+
+
+def locked(uow: UnitOfWork, operation_id: str) -> OperationRecord | None:
+    """Lock an operation behind its instance: always in that order, so that none deadlock."""
+    record = uow.operations.get(operation_id)
+    if record is None or record.state.ended:
+        return record
+    if record.instance_id is not None:
+        uow.instances.lock(record.instance_id)
+    return uow.operations.lock(operation_id)
 
 
 def tell(uow: UnitOfWork, record: OperationRecord, event: str, detail: str = "") -> None:

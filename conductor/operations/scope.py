@@ -1,0 +1,60 @@
+"""What every transition works with: the definitions, the engine's times, one unit of work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from conductor.operations.definition import Operation, Step
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import OperationRecord
+
+Ids = list[str]
+"""Operations that can go on at once: what every transition returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Times of the engine; `grace_s` is how long a ready operation may lie before it is reaped."""
+
+    down_after_s: float = 30.0
+    ask_again_s: float = 15.0
+    grace_s: float = 5.0
+    backoff_s: float = 1.0
+    max_tries: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One transition's surroundings, so that its functions need not pass five things along."""
+
+    definitions: Mapping[str, Operation[Any]]
+    settings: EngineSettings
+    uow: UnitOfWork
+
+    def definition(self, record: OperationRecord) -> Operation[Any]:
+        """Return the definition of an operation."""
+        return self.definitions[record.kind]
+
+    def step(self, record: OperationRecord) -> Step[Any]:
+        """Return the step at which an operation is."""
+        definition = self.definitions[record.kind]
+        return definition.steps[definition.index(record.step)]
+
+    def past_pivot(self, record: OperationRecord) -> bool:
+        """Say whether there is no way back any more."""
+        return self.definitions[record.kind].past_pivot(record.step)
+
+    def load(self, record: OperationRecord) -> Any:
+        """Return the operation's typed state."""
+        return self.definitions[record.kind].load(record.data)
+
+    def with_state(self, record: OperationRecord, state: Any) -> OperationRecord:
+        """Return the record with another state."""
+        return replace(record, data=self.definitions[record.kind].dump(state))
+
+    def save(self, record: OperationRecord, wait_s: float) -> None:
+        """Save an operation that lives on and is looked at again after `wait_s`."""
+        wake_at = self.uow.now + wait_s
+        self.uow.operations.save(replace(record, wake_at=wake_at, updated_at=self.uow.now))

@@ -1,0 +1,120 @@
+"""What the clock, a cancel and ended children do to an operation that waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from conductor.liveness import host_is_up
+from conductor.operations import asking, ending, forward
+from conductor.operations.ending import tell
+from conductor.operations.scope import Ids, Scope
+from conductor.operations.turning import (
+    all_undone,
+    cancelled,
+    failed,
+    give_up,
+    host_of,
+    turn_back,
+    undone,
+)
+from conductor.operations.waits import ON_CHILDREN, ON_HOST, ON_INSTANCE, ON_PAUSE, ON_SCHEDULER
+from conductor.store.records import Json, OperationRecord
+from models.errors import Rejected, Unreachable
+from models.lifecycle import OperationState
+
+_NOT_BEGUN = (ON_INSTANCE, ON_PAUSE)
+
+
+def look(scope: Scope, record: OperationRecord) -> Ids:
+    """Make the transition that is due, if one is."""
+    turnable = not record.undoing and not scope.past_pivot(record)
+    if record.cancel and turnable and record.waiting_on != ON_CHILDREN:
+        began = record.waiting_on not in _NOT_BEGUN
+        return turn_back(scope, record, cancelled(record), began=began)
+    if record.waiting_on == ON_CHILDREN and record.children_left <= 0:
+        return _children_ended(scope, record)
+    now = scope.uow.now
+    if record.wake_at is None or record.wake_at > now:
+        return []
+    late = record.deadline_at is not None and record.deadline_at <= now
+    if late and turnable and record.waiting_on != ON_CHILDREN:
+        error = Unreachable("deadline_exceeded", f"not done in time, at {record.step}")
+        return turn_back(scope, record, error, began=record.waiting_on not in _NOT_BEGUN)
+    return _woken(scope, record)
+
+
+def _woken(scope: Scope, record: OperationRecord) -> Ids:
+    waiting_on = record.waiting_on or ""
+    if waiting_on == ON_PAUSE or _nobody_holds(scope, record):
+        scope.save(replace(record, waiting_on=None), scope.settings.grace_s)
+        return [record.id]
+    if waiting_on.startswith(ON_HOST) or waiting_on == ON_SCHEDULER:
+        return _silent(scope, record)
+    scope.save(record, scope.settings.ask_again_s)
+    return []
+
+
+def _nobody_holds(scope: Scope, record: OperationRecord) -> bool:
+    """Say whether an operation that waits for its instance has been forgotten there."""
+    if record.waiting_on != ON_INSTANCE or record.instance_id is None:
+        return False
+    instance = scope.uow.instances.lock(record.instance_id)
+    if instance is None or instance.operation_id == record.id:
+        return True
+    holder = scope.uow.operations.get(instance.operation_id or "")
+    if holder is not None and not holder.state.ended:
+        return False
+    scope.uow.instances.save(replace(instance, operation_id=record.id))
+    return True
+
+
+def _silent(scope: Scope, record: OperationRecord) -> Ids:
+    """An ask went unanswered: give a dead host up, ask a living one again, within its time."""
+    host = host_of(record, None)
+    if host and not host_is_up(scope.uow, host, scope.settings.down_after_s):
+        return _host_gone(scope, record, host)
+    late = scope.uow.now >= (record.waiting or {}).get("deadline", 0.0)
+    if host and late:
+        error = Unreachable("host_silent", f"{host} did not answer in time", host=host)
+        if record.undoing:
+            return give_up(scope, record, error)
+        return failed(scope, record, error, began=True)
+    asked = asking.ask_again(scope, record)
+    tell(scope.uow, asked, "asked-again", record.waiting_on or "")
+    return []
+
+
+def _host_gone(scope: Scope, record: OperationRecord, host: str) -> Ids:
+    """A host died on us. What it need not be alive for (`done_if_down`) counts as done."""
+    if record.undoing:
+        return undone(scope, record)
+    if (record.waiting or {}).get("done_if_down"):
+        return forward.move_on(scope, record, scope.load(record))
+    return failed(scope, record, Unreachable("host_down", f"{host} went down"), began=True)
+
+
+def _children_ended(scope: Scope, record: OperationRecord) -> Ids:
+    if record.undoing:
+        return all_undone(scope, replace(record, waiting_on=None))
+    children = scope.uow.operations
+    bad = (OperationState.FAILED, OperationState.STUCK)
+    faults = [child.error or {} for child in children.where(parent_id=record.id, state=bad)]
+    called_back = children.count(parent_id=record.id, state=OperationState.CANCELLED)
+    if record.cancel or (called_back and not faults):
+        reason = record.cancel or f"{called_back} were cancelled"
+        error = Rejected("cancelled", reason).to_json()
+        return _close(scope, record, OperationState.CANCELLED, error)
+    if faults:
+        return _close(scope, record, OperationState.FAILED, _fault_of_children(faults))
+    return forward.move_on(scope, record, scope.load(record))
+
+
+def _close(scope: Scope, record: OperationRecord, state: OperationState, error: Json) -> Ids:
+    return ending.close(scope.uow, replace(record, error=error), state, {})
+
+
+def _fault_of_children(faults: list[Json]) -> Json:
+    if len(faults) == 1:
+        return faults[0]
+    message = f"{len(faults)} instances failed, the first because: {faults[0].get('message', '')}"
+    return {"kind": "NoValidHost", "code": "children_failed", "message": message}

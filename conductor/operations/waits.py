@@ -1,0 +1,19 @@
+"""What an operation can wait for: the values of `OperationRecord.waiting_on`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ON_SCHEDULER: Final = "scheduler"
+ON_HOST: Final = "compute:"
+"""Followed by the name of the host."""
+ON_CHILDREN: Final = "children"
+ON_PARENT: Final = "parent"
+ON_INSTANCE: Final = "instance"
+"""Another operation runs on the instance; this one's turn comes when that ends."""
+ON_PAUSE: Final = "pause"
+
+
+def is_ask(waiting_on: str | None) -> bool:
+    """Say whether an answer of the scheduler or of a host is awaited."""
+    return waiting_on is not None and waiting_on.startswith((ON_HOST, ON_SCHEDULER))
