@@ -1,0 +1,13 @@
+"""Start the guest of an instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workers.actions.work import Work
+
+
+def power_on(work: Work) -> dict[str, Any]:
+    """Have the guest run; raise `HostRefused` (`domain_missing`) when there is none."""
+    work.hypervisor.power_on(work.instance_id)
+    return {"power_state": "running"}

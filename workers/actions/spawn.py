@@ -1,0 +1,37 @@
+"""Define and start the guest of an instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from models.errors import HostRefused
+from models.messages.base import parse
+from models.messages.letters import SpawnArgs
+from workers.actions.work import Work
+from workers.tracker import guest_of
+
+
+def spawn(work: Work) -> dict[str, Any]:
+    """Have the guest run, exactly as placed.
+
+    Raises `HostRefused` (`expired`, or the tracker's or hypervisor's reason) with nothing left
+    on the host. A guest that is there already is never too late: it was spawned before.
+    """
+    spec = parse(SpawnArgs, work.instruction.args)
+    guest = guest_of(work.instance_id, spec)
+    try:
+        if work.hypervisor.domain(work.instance_id) is None:
+            _refuse_if_expired(work)
+            work.tracker.admit(guest)
+        work.hypervisor.spawn(work.instance_id, spec)
+    finally:
+        work.settle()
+    return {"power_state": "running"}
+
+
+def _refuse_if_expired(work: Work) -> None:
+    expires_at = work.instruction.expires_at
+    if expires_at is not None and work.now >= expires_at:
+        late_s = work.now - expires_at
+        message = f"the instruction to spawn expired {late_s:.0f} s ago"
+        raise HostRefused("expired", message, late_s=late_s)

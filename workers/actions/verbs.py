@@ -1,0 +1,34 @@
+"""Verb to action: what a host understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.errors import HostRefused
+from workers.actions.destroy import destroy
+from workers.actions.power_off import power_off
+from workers.actions.power_on import power_on
+from workers.actions.spawn import spawn
+from workers.actions.work import Action, Work
+
+SPAWN, DESTROY = "spawn", "destroy"
+
+VERBS: Mapping[str, Action] = {
+    SPAWN: spawn,
+    DESTROY: destroy,
+    "power_on": power_on,
+    "power_off": power_off,
+}
+
+
+def perform(work: Work) -> dict[str, Any]:
+    """Do what the instruction says; raise `HostRefused` (`verb_unknown`) when it is none of ours.
+
+    A newer conductor may know verbs that this host does not: another host may.
+    """
+    verb = work.instruction.verb
+    action = VERBS.get(verb)
+    if action is None:
+        raise HostRefused("verb_unknown", f"this host does not know the verb {verb}", verb=verb)
+    return action(work)

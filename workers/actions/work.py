@@ -1,0 +1,41 @@
+"""What every action is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from models.errors import Unreachable
+from models.ids import InstanceId
+from models.messages.letters import Instruction
+from workers.hypervisor.port import Hypervisor
+from workers.tracker import Tracker
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One instruction, what carries it out, and the time (seconds since the epoch)."""
+
+    instruction: Instruction
+    hypervisor: Hypervisor
+    tracker: Tracker
+    now: float
+
+    @property
+    def instance_id(self) -> InstanceId:
+        """The instance that the instruction is about."""
+        return InstanceId(self.instruction.instance_id)
+
+    def settle(self) -> None:
+        """Tell the tracker whether the host has the guest, now that the work on it has ended."""
+        try:
+            present = self.hypervisor.domain(self.instance_id) is not None
+        except Unreachable:
+            # Counted until the next audit knows better: too much use is the safe error.
+            present = True
+        self.tracker.settle(self.instance_id, present)
+
+
+Action: TypeAlias = Callable[[Work], dict[str, Any]]
+"""Does the work and returns the reply's `result`; raises as the hypervisor port does."""

@@ -1,0 +1,305 @@
+"""The agent of one host: takes instructions, carries each out once, and says what came of it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from enum import Enum
+from threading import Event, Lock
+from typing import Literal
+
+import structlog
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity.nap import sleep_using_event
+
+from models.errors import Broken, ConductorError, HostRefused, Unreachable
+from models.ids import HostName, InstanceId
+from models.messages.letters import (
+    HEARTBEAT,
+    HELLO,
+    MANIFEST,
+    Instruction,
+    Letter,
+    Reply,
+    Reservation,
+)
+from workers.actions.verbs import DESTROY, perform
+from workers.actions.work import Work
+from workers.hypervisor.leash import AgentDead, Leash
+from workers.hypervisor.port import Hypervisor
+from workers.journal.entries import token_key
+from workers.journal.ledger import Verdict
+from workers.journal.port import Journal
+from workers.lanes import Lanes
+from workers.letters import (
+    Guests,
+    Sender,
+    guests_of,
+    heartbeat_letter,
+    hello_letter,
+    manifest_letter,
+    refuse_incomplete,
+    reply_letter,
+)
+from workers.record import Record
+from workers.reporter import Post, Reporter
+from workers.settings import WorkerSettings
+from workers.tracker import Tracker, Usage, usage
+
+CUT_PATIENCE_S = 5.0
+"""How long `kill` waits for hypervisor calls that do not heed an abort."""
+
+
+class _Phase(Enum):
+    NEW = "new"
+    RUNNING = "running"
+    DRAINING = "draining"
+    DEAD = "dead"
+
+
+@dataclass(eq=False)
+class Agent:
+    """Works for one host until it is drained or killed; its successor needs only the journal.
+
+    `receive` promises: an instruction it returned from is carried out and answered, by this
+    agent or by the next on the same journal and hypervisor; its effect happens once, its answer
+    is sent at least once. Safe to use from several threads. Without `executor` everything is
+    done by the calling thread, in order.
+    """
+
+    host: HostName
+    hypervisor: Hypervisor
+    journal: Journal
+    post: Post
+    settings: WorkerSettings = field(default_factory=WorkerSettings)
+    clock: Callable[[], float] = time.time
+    executor: Executor | None = None
+
+    def __post_init__(self) -> None:
+        self._sender = Sender(self.host, str(uuid.uuid4()))
+        self._phase = _Phase.NEW
+        self._phase_lock = Lock()
+        self._stopped = Event()
+        self._manifest_at = 0.0
+        self._leash = Leash(self.hypervisor)
+        self._record = Record(self.journal, self.settings, self.clock)
+        self._tracker = Tracker(self.hypervisor.hardware())
+        self._lanes = Lanes[Instruction](self.executor, self.settings.concurrency, self._work)
+        self._reporter = Reporter(self.post, self._posted, self._retrying())
+
+    @property
+    def boot_id(self) -> str:
+        """What tells this life of the host's agent from every other."""
+        return self._sender.boot_id
+
+    @property
+    def running(self) -> bool:
+        """Whether the agent takes work."""
+        return self._phase is _Phase.RUNNING
+
+    def start(self) -> None:
+        """Take up what the journal says: send what is answered, go on with the rest, say hello.
+
+        Raises `Rejected` (`hardware_incomplete`) for a host without CPUs or memory, and what
+        journal and hypervisor raise. A carrier that is down is no error: the letters wait.
+        """
+        refuse_incomplete(self.hypervisor)
+        self._record.load()
+        self._tracker.audit(self._leash.domains)
+        self._manifest_at = self.clock() + self.settings.manifest_s
+        self._phase = _Phase.RUNNING
+        for reply in self._record.unreported():
+            self._submit(reply)
+        owed = self._record.owed()
+        for instruction in owed:
+            self._lanes.put(instruction.instance_id, instruction)
+        self._abort_overtaken()
+        self._reporter.submit(HELLO, self._hello)
+        self._reporter.flush(probe=True)
+        log = structlog.get_logger()
+        log.info("agent_started", host=self.host, boot_id=self.boot_id, taken_up=len(owed))
+
+    def receive(self, instruction: Instruction) -> None:
+        """Return once the instruction is safe in the journal; the work is done then or later.
+
+        Raises `Unreachable` (`agent_stopped`: give it back to the broker) when this agent takes
+        nothing more, `Broken` when its journal failed.
+        """
+        if not self.running:
+            message = f"the agent of {self.host} takes no more work"
+            raise self._record.failure or Unreachable("agent_stopped", message, host=self.host)
+        judgement = self._record.accept(instruction, self._stale(instruction))
+        if judgement is Verdict.NEW:
+            self._lanes.put(instruction.instance_id, instruction)
+            self._abort_overtaken()
+        elif isinstance(judgement, Reply):
+            self._submit(judgement)
+            self._flush_elsewhere()
+
+    def heartbeat(self) -> None:
+        """Say that the host lives, and do what is due: unsent replies, manifest, compaction.
+
+        Called every `heartbeat_s` by whoever owns the agent; does nothing for one that does not
+        run. Raises `Broken` when the journal failed: the process should end then.
+        """
+        if self._record.failure is not None:
+            self.kill()
+            raise self._record.failure
+        if not self.running:
+            return
+        self._abort_overtaken()
+        self._reporter.submit(HEARTBEAT, lambda: heartbeat_letter(self._sender))
+        now = self.clock()
+        if now >= self._manifest_at:
+            self._manifest_at = now + self.settings.manifest_s
+            self._reporter.submit(MANIFEST, self._manifest)
+        self._reporter.flush(probe=True)
+        self._record.compact(self._tracker.tracked.guests.keys())
+
+    def drain(self, timeout_s: float) -> bool:
+        """Finish and report what runs, take nothing new; return whether that was done in time.
+
+        What has not begun stays in the journal for the next start. What does not end in time
+        is cut off, as by `kill`.
+        """
+        with self._phase_lock:
+            if self._phase is _Phase.RUNNING:
+                self._phase = _Phase.DRAINING
+        self._lanes.close()
+        idle = self._lanes.wait_idle(timeout_s)
+        self._reporter.flush(probe=True)
+        self.kill()
+        if self._record.failure is None:
+            self._record.sync()
+        return idle
+
+    def kill(self) -> None:
+        """Die at once: nothing more is written, sent or asked of the hypervisor.
+
+        Journal and hypervisor stay as they are; calls under way are aborted.
+        """
+        with self._phase_lock:
+            self._phase = _Phase.DEAD
+        self._record.close()
+        self._stopped.set()
+        self._lanes.close()
+        self._reporter.close()
+        if not self._leash.cut(CUT_PATIENCE_S):
+            structlog.get_logger().warning("hypervisor_call_will_not_end", host=self.host)
+
+    def usage(self) -> dict[str, Usage]:
+        """Return what is there, kept back and used of each resource class of the host."""
+        return usage(self._tracker.tracked, self._reserved())
+
+    def degraded(self) -> dict[str, str]:
+        """Return the instances whose accounting is wrong, and why."""
+        return dict(self._tracker.tracked.degraded)
+
+    def _work(self, instruction: Instruction) -> None:
+        if self._phase is _Phase.DEAD:
+            return
+        if self._record.overtaken(instruction):
+            reply = self._stale(instruction)
+        else:
+            reply = self._performed(instruction)
+        if not self._record.finish(reply):
+            return
+        self._submit(reply)
+        self._reporter.flush()
+        structlog.get_logger().info(
+            "instruction_done",
+            host=self.host,
+            verb=instruction.verb,
+            instance_id=instruction.instance_id,
+            operation_id=instruction.token.operation_id,
+            outcome=reply.outcome,
+            code=reply.error["code"] if reply.error else None,
+        )
+
+    def _performed(self, instruction: Instruction) -> Reply:
+        work = Work(instruction, self._leash, self._tracker, self.clock())
+        try:
+            result = self._retrying()(perform, work)
+        except HostRefused as error:
+            return self._reply(instruction, "refused", error)
+        except ConductorError as error:
+            return self._reply(instruction, "failed", error)
+        except AgentDead:
+            return self._stale(instruction)
+        except Exception as error:  # noqa: BLE001 - a defect in one action still owes its answer
+            structlog.get_logger().exception("action_defect", verb=instruction.verb)
+            defect = Broken("defect", f"{instruction.verb} met a defect: {error!r}")
+            return self._reply(instruction, "failed", defect)
+        return Reply(token=instruction.token, sender=self.host, outcome="done", result=result)
+
+    def _abort_overtaken(self) -> None:
+        """Abort what runs where a destroy waits behind it, so that no hang outlasts its instance.
+
+        Repeated at every heartbeat, since an abort that comes before its call does nothing.
+        """
+        for lane, running, waiting in self._lanes.held_up():
+            fence = running.token.fence
+            if any(each.verb == DESTROY and each.token.fence >= fence for each in waiting):
+                self._leash.abort(InstanceId(lane))
+
+    def _retrying(self) -> Retrying:
+        wait_s = self.settings.retry_wait_s
+        return Retrying(
+            retry=retry_if_exception(
+                lambda error: isinstance(error, Unreachable) and not self._stopped.is_set()
+            ),
+            stop=stop_after_attempt(self.settings.attempts),
+            wait=wait_exponential_jitter(wait_s, jitter=wait_s),
+            sleep=sleep_using_event(self._stopped),
+            reraise=True,
+        )
+
+    def _stale(self, instruction: Instruction) -> Reply:
+        return Reply(token=instruction.token, sender=self.host, outcome="stale")
+
+    def _reply(
+        self,
+        instruction: Instruction,
+        outcome: Literal["refused", "failed"],
+        error: ConductorError,
+    ) -> Reply:
+        return Reply(
+            token=instruction.token, sender=self.host, outcome=outcome, error=error.to_json()
+        )
+
+    def _submit(self, reply: Reply) -> None:
+        self._reporter.submit(token_key(reply.token), lambda: reply_letter(reply))
+
+    def _flush_elsewhere(self) -> None:
+        """Post from another thread where there is one: a slow carrier must delay no receive."""
+        if self.executor is None:
+            self._reporter.flush()
+        else:
+            self.executor.submit(self._reporter.flush)
+
+    def _posted(self, key: str) -> None:
+        if key not in {HELLO, HEARTBEAT, MANIFEST}:
+            self._record.reported(key)
+
+    def _hello(self) -> Letter:
+        return hello_letter(self._sender, self.hypervisor, self._reserved(), self._guests())
+
+    def _manifest(self) -> Letter:
+        return manifest_letter(self._sender, self._guests())
+
+    def _guests(self) -> Guests:
+        # Fences before guests: a guest may then be newer than its fence says, never older, and
+        # a destroy that ends in between cannot look as if its guest had outlived it.
+        fences = self._record.done_fences()
+        domains = self._tracker.audit(self._leash.domains)
+        return guests_of(domains, fences, sorted(self._tracker.tracked.degraded))
+
+    def _reserved(self) -> Reservation:
+        return Reservation(
+            memory_mib=self.settings.reserved_memory_mib,
+            disk_gb=self.settings.reserved_disk_gb,
+            vcpus=self.settings.reserved_vcpus,
+        )

@@ -1,0 +1,103 @@
+"""A hypervisor that no longer obeys once its agent is dead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition, get_ident
+from time import monotonic
+
+from models.ids import InstanceId
+from models.messages.letters import SpawnArgs
+from workers.hypervisor.port import GuestDomain, Hardware, Hypervisor
+
+
+class AgentDead(Exception):
+    """The agent that makes this call has been killed."""
+
+
+class Leash:
+    """Passes calls on to a hypervisor until `cut`, and none after.
+
+    Where agents share a process with their successors, a dead one's thread that still runs
+    could otherwise spawn a guest that the successor has meanwhile destroyed.
+    """
+
+    def __init__(self, hypervisor: Hypervisor) -> None:
+        self._hypervisor = hypervisor
+        self._turn = Condition()
+        self._calls: list[tuple[int, InstanceId]] = []
+        self._cut = False
+
+    @property
+    def name(self) -> str:
+        """The kind of hypervisor, as `--hypervisor` names it."""
+        return self._hypervisor.name
+
+    def hardware(self) -> Hardware:
+        """Return what the host is made of."""
+        return self._hypervisor.hardware()
+
+    def domains(self) -> tuple[GuestDomain, ...]:
+        """Return every guest of the host."""
+        return self._hypervisor.domains()
+
+    def domain(self, instance_id: InstanceId) -> GuestDomain | None:
+        """Return one guest, None when the host has no such guest."""
+        return self._hypervisor.domain(instance_id)
+
+    def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Define and start a guest; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.spawn(instance_id, spec)
+
+    def destroy(self, instance_id: InstanceId) -> None:
+        """Stop and remove a guest; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.destroy(instance_id)
+
+    def power_on(self, instance_id: InstanceId) -> None:
+        """Start a guest; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.power_on(instance_id)
+
+    def power_off(self, instance_id: InstanceId) -> None:
+        """Stop a guest, keeping it; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.power_off(instance_id)
+
+    def abort(self, instance_id: InstanceId) -> None:
+        """Make the calls that run for this instance end now."""
+        self._hypervisor.abort(instance_id)
+
+    def cut(self, patience_s: float) -> bool:
+        """Abort the calls that run, let none begin, and say whether all have ended in time."""
+        until = monotonic() + patience_s
+        with self._turn:
+            self._cut = True
+        while True:
+            with self._turn:
+                calls = tuple(self._calls)
+            # The caller's own call cannot end while we wait here, but it can be aborted.
+            for _, instance_id in calls:
+                self._hypervisor.abort(instance_id)
+            if all(thread == get_ident() for thread, _ in calls):
+                return True
+            if monotonic() > until:
+                return False
+            with self._turn:
+                self._turn.wait(0.01)
+
+    @contextmanager
+    def _calling(self, instance_id: InstanceId) -> Iterator[None]:
+        call = (get_ident(), instance_id)
+        with self._turn:
+            if self._cut:
+                raise AgentDead
+            self._calls.append(call)
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._calls.remove(call)
+                self._turn.notify_all()

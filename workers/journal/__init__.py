@@ -1,0 +1,1 @@
+"""What a worker has promised and done, kept beyond its death."""

@@ -1,0 +1,140 @@
+"""The letters of an agent, written from values."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from models.errors import Rejected
+from models.hardware.accounting import without_use
+from models.ids import HostName
+from models.messages.base import Message
+from models.messages.hardware import host_to_json
+from models.messages.letters import (
+    HEARTBEAT,
+    HELLO,
+    MANIFEST,
+    REPLY,
+    REPORTS,
+    Domain,
+    Heartbeat,
+    Hello,
+    Letter,
+    Manifest,
+    Reply,
+    Reservation,
+)
+from workers.hypervisor.port import GuestDomain, Hypervisor
+from workers.journal.entries import token_key
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who writes: the host, and which life of its agent."""
+
+    host: HostName
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guests:
+    """The guests of a host as reported, and those whose accounting is wrong."""
+
+    domains: tuple[Domain, ...]
+    degraded: tuple[str, ...]
+
+
+def reply_letter(reply: Reply) -> Letter:
+    """Return the letter that carries an answer; the same answer always has the same letter id."""
+    operation_id = reply.token.operation_id
+    name = f"{reply.sender}/{token_key(reply.token)}"
+    return Letter(
+        queue=REPORTS,
+        task=REPLY,
+        body=reply.to_json(),
+        id=str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
+        root_id=operation_id,
+        parent_id=operation_id,
+        shown=f"{reply.token.step} {reply.outcome} on {reply.sender}",
+    )
+
+
+def hello_letter(
+    sender: Sender, hypervisor: Hypervisor, reserved: Reservation, guests: Guests
+) -> Letter:
+    """Return the letter that says that an agent has started, and on what."""
+    hardware = hypervisor.hardware()
+    hello = Hello(
+        host=sender.host,
+        boot_id=sender.boot_id,
+        hypervisor=hypervisor.name,
+        hardware=host_to_json(without_use(hardware.topology)),
+        disk_gb=hardware.disk_gb,
+        reserved=reserved,
+        traits=hardware.traits,
+        domains=guests.domains,
+        accounting_degraded=guests.degraded,
+    )
+    return _report(HELLO, hello, f"hello from {sender.host}")
+
+
+def heartbeat_letter(sender: Sender) -> Letter:
+    """Return the letter that says that an agent lives."""
+    beat = Heartbeat(host=sender.host, boot_id=sender.boot_id)
+    return _report(HEARTBEAT, beat, f"heartbeat of {sender.host}")
+
+
+def manifest_letter(sender: Sender, guests: Guests) -> Letter:
+    """Return the letter that lists every guest of a host."""
+    manifest = Manifest(
+        host=sender.host,
+        boot_id=sender.boot_id,
+        domains=guests.domains,
+        accounting_degraded=guests.degraded,
+    )
+    return _report(MANIFEST, manifest, f"{len(guests.domains)} guests on {sender.host}")
+
+
+def guests_of(
+    domains: Iterable[GuestDomain], fences: Mapping[str, int], degraded: Iterable[str]
+) -> Guests:
+    """Return domains as they are reported; one that nobody instructed us about has fence 0."""
+    return Guests(
+        tuple(_domain(domain, fences.get(domain.instance_id, 0)) for domain in domains),
+        tuple(degraded),
+    )
+
+
+def refuse_incomplete(hypervisor: Hypervisor) -> None:
+    """Raise `Rejected` (`hardware_incomplete`) for a host that reports no CPUs or no memory.
+
+    Such a report would make a host of size nothing known to the scheduler (checklist T5).
+    """
+    cells = hypervisor.hardware().topology.cells
+    for what, amount in (
+        ("CPUs", sum((cell.shared_cpus | cell.dedicated_cpus).bit_count() for cell in cells)),
+        ("memory", sum(cell.memory_mib for cell in cells)),
+    ):
+        if amount == 0:
+            message = f"the {hypervisor.name} hypervisor reports a host without {what}"
+            raise Rejected("hardware_incomplete", message, key=what)
+
+
+def _domain(domain: GuestDomain, fence: int) -> Domain:
+    spec = domain.spec
+    if spec is None:
+        return Domain(instance_id=domain.instance_id, fence=fence, power_state=domain.power)
+    return Domain(
+        instance_id=domain.instance_id,
+        fence=fence,
+        power_state=domain.power,
+        placement=spec.placement,
+        memory_mib=spec.memory_mib,
+        vcpus=spec.vcpus,
+        disk_gb=spec.disk_gb,
+    )
+
+
+def _report(task: str, message: Message, shown: str) -> Letter:
+    return Letter(queue=REPORTS, task=task, body=message.to_json(), shown=shown)

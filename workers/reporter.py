@@ -1,0 +1,119 @@
+"""Sends an agent's letters, in order, as often as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TypeAlias
+
+import structlog
+from tenacity import Retrying
+
+from models.errors import ConductorError, Unreachable
+from models.messages.letters import Letter
+
+Post: TypeAlias = Callable[[Sequence[Letter]], None]
+"""Hands letters to the carrier: returns when it has them, raises `Unreachable` otherwise."""
+
+Write: TypeAlias = Callable[[], Letter]
+"""Writes a letter at the moment it is sent, so that it says what is true then."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    key: str
+    write: Write
+
+
+class Reporter:
+    """Keeps each letter until it is posted. Threads that report together share one post.
+
+    One thread posts at a time and in order of submission: a manifest is written after every
+    reply that is posted before it. While the carrier is unreachable only probes try it.
+    """
+
+    def __init__(self, post: Post, posted: Callable[[str], None], retrying: Retrying) -> None:
+        self._post = post
+        self._posted = posted
+        self._retrying = retrying
+        self._lock = Lock()
+        self._waiting: dict[str, _Report] = {}
+        self._posting = False
+        self._down = False
+        self._closed = False
+
+    def submit(self, key: str, write: Write) -> None:
+        """Take a letter to be sent; it replaces one of the same key that still waits."""
+        with self._lock:
+            self._waiting[key] = _Report(key, write)
+
+    def flush(self, probe: bool = False) -> None:
+        """Post what waits, unless another thread is doing so; call `posted` for each key.
+
+        Never raises for a carrier that does not take it: what is left waits for a probe.
+        """
+        while True:
+            with self._lock:
+                idle = not self._waiting or self._posting or self._closed
+                if idle or (self._down and not probe):
+                    return
+                self._posting = True
+                batch = tuple(self._waiting.values())
+            done: tuple[_Report, ...] = ()
+            try:
+                done = self._sent(batch)
+            finally:
+                self._settle(done)
+            for report in done:
+                self._posted(report.key)
+            if not done:
+                return
+
+    def close(self) -> None:
+        """Send nothing more."""
+        with self._lock:
+            self._closed = True
+
+    def _settle(self, done: tuple[_Report, ...]) -> None:
+        with self._lock:
+            for report in done:
+                if self._waiting.get(report.key) is report:
+                    del self._waiting[report.key]
+            self._posting = False
+
+    def _sent(self, batch: tuple[_Report, ...]) -> tuple[_Report, ...]:
+        """Return the reports that the carrier has taken."""
+        ready = [(report, letter) for report in batch if (letter := _written(report)) is not None]
+        if not ready or self._closed:
+            return ()
+        self._down = False
+        try:
+            self._retrying(self._post, [letter for _, letter in ready])
+        except Unreachable as error:
+            self._down = True
+            log = structlog.get_logger()
+            log.warning("reports_wait", waiting=len(batch), code=error.code, error=error.message)
+            return ()
+        except ConductorError:
+            # The carrier is there but will not take one of them; which, shows one by one.
+            return tuple(report for report, letter in ready if self._taken(report, letter))
+        return tuple(report for report, _ in ready)
+
+    def _taken(self, report: _Report, letter: Letter) -> bool:
+        try:
+            self._post([letter])
+        except ConductorError as error:
+            log = structlog.get_logger()
+            log.warning("report_refused", key=report.key, code=error.code, error=error.message)
+            return False
+        return True
+
+
+def _written(report: _Report) -> Letter | None:
+    try:
+        return report.write()
+    except ConductorError as error:
+        log = structlog.get_logger()
+        log.warning("report_unwritten", key=report.key, code=error.code, error=error.message)
+        return None
