@@ -15,7 +15,7 @@ from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU, left_o
 from conductor.scheduling.checks import Check, Filter
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import NO_PLACE, Fleet, HostColumn, Numbers
-from conductor.scheduling.groups import GroupRule
+from conductor.scheduling.groups import closed_places, joined_places
 from conductor.store.records import Host
 from models.hardware.guest import DEDICATED, MIXED, GuestCell
 from models.hardware.topology import HostCell
@@ -88,16 +88,11 @@ def in_group(demand: Demand, fleet: Fleet) -> Iterator[Check]:
         return
     if rule.together:
         what = f"not on the {rule.scope} of its group"
-        passed = np.isin(labels, list(_places(rule, labels, fleet)))
-        yield Check("affinity", (f"is {what}", f"are {what}"), passed)
-        return
-    what = f"on a {rule.scope} that its group closes"
-    closed = [
-        place for place, members in _places(rule, labels, fleet).items() if members >= _most(rule)
-    ]
-    yield Check(
-        rule.policy.replace("-", "_"), (f"is {what}", f"are {what}"), ~np.isin(labels, closed)
-    )
+        passed = np.isin(labels, list(joined_places(rule, fleet.place_of)))
+    else:
+        what = f"on a {rule.scope} that its group closes"
+        passed = ~np.isin(labels, list(closed_places(rule, fleet.place_of)))
+    yield Check(rule.policy.replace("-", "_"), (f"is {what}", f"are {what}"), passed)
 
 
 def has_amounts(demand: Demand, fleet: Fleet) -> Iterator[Check]:
@@ -197,21 +192,6 @@ def _greatest(values: Numbers, rank: int) -> Numbers:
 
 def _cells_text(what: str, cells: int) -> str:
     return f"{what} in {'one NUMA cell' if cells == 1 else f'each of {cells} NUMA cells'}"
-
-
-def _places(rule: GroupRule, labels: Numbers, fleet: Fleet) -> dict[int, int]:
-    """Return how many members that matter to the next one are in each place."""
-    places: dict[int, int] = {}
-    for member in rule.members:
-        row = fleet.rows.get(member.host)
-        if row is None or (rule.policy == "fault-domain" and member.domain == rule.domain):
-            continue
-        places[int(labels[row])] = places.get(int(labels[row]), 0) + 1
-    return places
-
-
-def _most(rule: GroupRule) -> int:
-    return rule.most_per_place if rule.policy == "anti-affinity" else 1
 
 
 def _is_enabled(host: Host) -> int:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from conductor.scheduling.groups import HOST, GroupRule
+from conductor.scheduling.groups import HOST
 from conductor.store.records import Host
 from models.hardware.topology import HostCell
 
@@ -38,24 +38,14 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What operators defined about hosts and groups."""
+    """What operators defined about hosts."""
 
     zones: Mapping[str, frozenset[str]] = field(default_factory=dict)
     aggregates: tuple[Aggregate, ...] = ()
-    groups: Mapping[str, GroupRule] = field(default_factory=dict)
 
     def zone_of(self, host: str) -> str | None:
         """Return the availability zone of a host, the first by name where it is in several."""
         return next((zone for zone in sorted(self.zones) if host in self.zones[zone]), None)
-
-    def place_of(self, scope: str, host: str) -> str | None:
-        """Return the place of a host in a scope: itself, or its aggregates' metadata value."""
-        if scope == HOST:
-            return host
-        for aggregate in self.aggregates:
-            if scope in aggregate.metadata and host in aggregate.hosts:
-                return aggregate.metadata[scope]
-        return None
 
 
 class Fleet:
@@ -115,6 +105,14 @@ class Fleet:
         if scope not in self._labels:
             self._labels[scope] = self._number_places(scope)
         return self._labels[scope]
+
+    def place_of(self, scope: str, host: str) -> int | None:
+        """Return the number of a host's place in a scope, or None where it has none."""
+        row = self.rows.get(host)
+        if row is None:
+            return None
+        label = int(self.labels(scope)[row])
+        return None if label == NO_PLACE else label
 
     def put(self, host: Host) -> None:
         """Replace a known host by its newer self, in time that does not grow with the fleet.

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 Policy = Literal["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity", "fault-domain"]
 
-PlaceOf = Callable[[str], str | None]
-"""Host to its place in a scope: itself, its rack; None where it has none."""
+PlaceOf = Callable[[str, str], int | None]
+"""Scope and host to the number of its place: itself, its rack; None where it has none."""
 
 HOST: Final = "host"
 
@@ -62,29 +62,35 @@ def rule_of(name: str, body: Mapping[str, Any]) -> GroupRule:
     )
 
 
-def forbidden_places(rule: GroupRule, place_of: PlaceOf) -> frozenset[str]:
-    """Return the places that the members close to the next one (apart, or of other domains)."""
-    count: dict[str, int] = {}
+def closed_places(rule: GroupRule, place_of: PlaceOf) -> frozenset[int]:
+    """Return the places that members close to the next one: full, or of another domain."""
+    count: dict[int, int] = {}
     for member in rule.members:
         if rule.policy == "fault-domain" and member.domain == rule.domain:
             continue
-        place = place_of(member.host)
+        place = place_of(rule.scope, member.host)
         if place is not None:
             count[place] = count.get(place, 0) + 1
     most = rule.most_per_place if rule.policy == "anti-affinity" else 1
     return frozenset(place for place, members in count.items() if members >= most)
 
 
+def joined_places(rule: GroupRule, place_of: PlaceOf) -> frozenset[int]:
+    """Return the places where members are."""
+    places = (place_of(rule.scope, member.host) for member in rule.members)
+    return frozenset(place for place in places if place is not None)
+
+
 def allows(rule: GroupRule, host: str, place_of: PlaceOf) -> bool:
-    """Say whether the next member may go to `host`; `place_of` maps hosts to places.
+    """Say whether the next member may go to `host`.
 
     A host without a place (in no rack, say) can keep no promise about places.
     """
     if not rule.hard:
         return True
-    place = place_of(host)
+    place = place_of(rule.scope, host)
     if place is None:
         return False
     if rule.together:
-        return all(place_of(member.host) == place for member in rule.members)
-    return place not in forbidden_places(rule, place_of)
+        return not rule.members or place in joined_places(rule, place_of)
+    return place not in closed_places(rule, place_of)

@@ -1,0 +1,135 @@
+"""The transaction of a claim: a plan becomes allocations, use, states and the reply, or nothing.
+
+The plan was made from a view that may be old. What counts is the host row: it is written only
+under the version the plan saw. Where somebody moved first, the row is locked and this one
+host is fitted again, then the alternates; only when none takes the instance is the whole
+decision made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from conductor.placement.claims import Holding, claim_on
+from conductor.placement.resources import room
+from conductor.scheduling.asks import group_rule
+from conductor.scheduling.choice import Selection
+from conductor.scheduling.demand import Demand, place
+from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.groups import GroupRule, allows
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Host, Instance
+from models.errors import Conflict
+from models.hardware.guest import Misfit, Placement
+from models.lifecycle import TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A selection as it was written: the host may be an alternate of the one planned."""
+
+    selection: Selection
+    host: str
+    placement: Placement | None
+
+
+class Claim:
+    """Writes planned selections in one transaction; `hosts` are the host rows as written."""
+
+    def __init__(self, uow: UnitOfWork, fleet: Fleet, *, pack: bool) -> None:
+        self._uow = uow
+        self._fleet = fleet
+        self._pack = pack
+        self._rules: dict[str, GroupRule] = {}
+        self._instances: dict[str, Instance] = {}
+        self.hosts: dict[str, Host] = {}
+
+    def write(
+        self, selections: Sequence[Selection], instances: dict[str, Instance]
+    ) -> list[Claimed]:
+        """Claim every selection for its (locked) instance; raise `Conflict` to be planned anew."""
+        self._instances = instances
+        self._lock_groups(selections)
+        claimed: list[Claimed] = []
+        # In order of name, so that two transactions never wait for each other in a ring.
+        for name in sorted({each.host.name for each in selections}):
+            claimed += self._on_host([each for each in selections if each.host.name == name])
+        for each in claimed:
+            self._save_instance(each)
+        order = {each.demand.instance_id: at for at, each in enumerate(selections)}
+        return sorted(claimed, key=lambda each: order[each.selection.demand.instance_id])
+
+    def _on_host(self, selections: Sequence[Selection]) -> list[Claimed]:
+        planned = [Claimed(each, each.host.name, each.placement) for each in selections]
+        if not all(self._joins_group(each, each.host.name) for each in selections):
+            raise Conflict("group_moved", "members of the group were placed meanwhile")
+        # Later selections of one plan carry the host as the earlier ones leave it.
+        after = claim_on(self._uow, selections[0].host, map(self._holding, planned))
+        if after is not None:
+            self.hosts[after.name] = after
+            return planned
+        return [self._anew(each) for each in selections]
+
+    def _anew(self, selection: Selection) -> Claimed:
+        """Claim on the host as it is now, else on the first alternate that takes the instance."""
+        for name in (selection.host.name, *selection.alternates):
+            if name != selection.host.name and not self._joins_group(selection, name):
+                continue
+            host = self._uow.hosts.lock(name)
+            if host is None or not _takes(host, selection.demand):
+                continue
+            answer = place(selection.demand.shape, host, pack=self._pack)
+            if isinstance(answer, Misfit):
+                continue
+            claimed = Claimed(selection, name, answer)
+            after = claim_on(self._uow, host, [self._holding(claimed)])
+            if after is not None:
+                self.hosts[name] = after
+                return claimed
+        raise Conflict("fleet_moved", "neither the host chosen nor an alternate has room any more")
+
+    def _holding(self, claimed: Claimed) -> Holding:
+        demand = claimed.selection.demand
+        instance = self._instances[demand.instance_id]
+        return Holding(instance.id, instance.project_id, claimed.placement, demand.shape.amounts)
+
+    def _lock_groups(self, selections: Iterable[Selection]) -> None:
+        rules = {rule.name for each in selections if (rule := _hard_rule(each.demand))}
+        for name in sorted(rules):
+            self._rules[name] = group_rule(self._uow, name, lock=True)
+
+    def _joins_group(self, selection: Selection, host: str) -> bool:
+        """Say whether the group, as it is now, lets the instance be on `host`; if so it joins."""
+        rule = _hard_rule(selection.demand)
+        if rule is None:
+            return True
+        now = replace(self._rules[rule.name], domain=rule.domain)
+        if not allows(now, host, self._fleet.place_of):
+            return False
+        self._rules[rule.name] = now.joined_by(host)
+        return True
+
+    def _save_instance(self, claimed: Claimed) -> None:
+        instance = self._instances[claimed.selection.demand.instance_id]
+        spawning = instance.task_state is TaskState.SCHEDULING
+        self._uow.instances.save(
+            replace(
+                instance,
+                host=claimed.host,
+                placement=claimed.placement,
+                availability_zone=self._fleet.catalogue.zone_of(claimed.host),
+                task_state=TaskState.SPAWNING if spawning else instance.task_state,
+                updated_at=self._uow.now,
+            )
+        )
+
+
+def _hard_rule(demand: Demand) -> GroupRule | None:
+    return demand.group if demand.group is not None and demand.group.hard else None
+
+
+def _takes(host: Host, demand: Demand) -> bool:
+    """Say whether a host read anew is still in service and has the amounts."""
+    in_service = host.enabled and not host.forced_down and host.degraded is None
+    return in_service and room(host, demand.shape.amounts) is None

@@ -1,0 +1,223 @@
+"""The scheduling task: decide from the view, claim in one transaction, answer by the outbox."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tenacity
+
+from conductor.placement.claims import Holding, charged
+from conductor.scheduling.asks import (
+    Demands,
+    decided,
+    decision_id,
+    is_current,
+    still_wanted,
+)
+from conductor.scheduling.choice import NoHost, Selection, choose
+from conductor.scheduling.claim import Claim, Claimed
+from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.view import FleetView
+from conductor.store.ports import Store, UnitOfWork
+from conductor.store.records import Decision, Host, Instance
+from models.errors import Broken, ConductorError, Conflict, Rejected
+from models.lifecycle import OperationState
+from models.messages.letters import (
+    REPLY,
+    REPORTS,
+    SCHEDULER,
+    Letter,
+    Reply,
+    Selected,
+    SelectHosts,
+    Want,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the whole ask fails: the first instance that found no host, and its error."""
+
+    want: Want
+    error: ConductorError
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the view says: a host for every instance that is still wanted, or the refusal."""
+
+    wanted: tuple[Want, ...]
+    selections: tuple[Selection, ...] = ()
+    refusal: Refusal | None = None
+
+
+class Scheduler:
+    """Answers `SelectHosts`. One per process; its threads share one view of the fleet."""
+
+    def __init__(self, store: Store, settings: SchedulingSettings | None = None) -> None:
+        self._store = store
+        self._settings = settings or SchedulingSettings()
+        self._view = FleetView(self._settings)
+        # Held while deciding, never while a writing transaction is open.
+        self._deciding = threading.Lock()
+
+    def handle(self, message: SelectHosts) -> list[Letter]:
+        """Choose and claim hosts, all or none; return the letters that the commit promised.
+
+        A message that is no longer waited for changes nothing and returns nothing; one that was
+        answered before returns the same answer. Raises `Conflict` when others were faster too
+        many times in a row (the message may simply be delivered again), and `Unreachable`.
+        """
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Conflict),
+            wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.25),
+            stop=tenacity.stop_after_attempt(self._settings.tries),
+            reraise=True,
+        ):
+            with attempt:
+                again = attempt.retry_state.attempt_number > 1
+                return self._answer(message, force=again)
+        return []
+
+    def _answer(self, message: SelectHosts, *, force: bool) -> list[Letter]:
+        with self._deciding, self._store.read() as uow:
+            if not is_current(uow.operations.get(message.token.operation_id), message):
+                return []
+            if before := decided(uow, message):
+                return [_reply_letter(message, before)]
+            read = self._view.refresh(uow, force=force)
+            plan = self._plan(uow, message)
+            if plan.refusal is not None and not read:
+                # A "no" is given only from what the store says now.
+                self._view.refresh(uow, force=True)
+                plan = self._plan(uow, message)
+            fleet = self._view.fleet
+        with self._store.begin() as uow:
+            hosts = self._settle(uow, message, plan, fleet)
+            letters = list(uow.posted)
+        with self._deciding:
+            self._view.put(hosts)
+        return letters
+
+    def _plan(self, uow: UnitOfWork, message: SelectHosts) -> Plan:
+        ids = [want.instance_id for want in message.wants]
+        instances = {each.id: each for each in uow.instances.where(id=ids)}
+        wanted = still_wanted(uow, message, instances)
+        demands = Demands(uow, message)
+        selections: list[Selection] = []
+        with self._view.fleet.rehearsal():
+            for want in wanted:
+                chosen = self._choose(demands, instances[want.instance_id])
+                if not isinstance(chosen, Selection):
+                    return Plan(wanted, refusal=_refusal(want, chosen, len(selections), wanted))
+                selections.append(chosen)
+                if len(selections) < len(wanted):
+                    demands.joined(chosen.demand, chosen.host.name)
+                    self._view.fleet.put(_with(chosen, uow.now))
+        return Plan(wanted, tuple(selections))
+
+    def _choose(self, demands: Demands, instance: Instance) -> Selection | NoHost | ConductorError:
+        try:
+            demand = demands.of(instance)
+        except (Rejected, Broken) as error:
+            return error
+        return choose(demand, self._view.fleet, self._settings, self._view.fits)
+
+    def _settle(
+        self, uow: UnitOfWork, message: SelectHosts, plan: Plan, fleet: Fleet
+    ) -> Iterable[Host]:
+        """Write the plan, if it is still asked for, and the reply; return the hosts as written."""
+        operation = uow.operations.lock(message.token.operation_id)
+        if operation is None or not is_current(operation, message) or decided(uow, message):
+            return ()
+        instances = uow.instances.lock_many(want.instance_id for want in message.wants)
+        if still_wanted(uow, message, instances) != plan.wanted:
+            raise Conflict("ask_moved", "some of the instances were taken back meanwhile")
+        if plan.refusal is not None:
+            decisions, hosts = [_refused(message, plan.refusal, uow.now)], {}
+        else:
+            claim = Claim(uow, fleet, pack=self._settings.pack)
+            claimed = claim.write(plan.selections, instances)
+            decisions = [
+                _chosen(message, want, each, uow.now)
+                for want, each in zip(plan.wanted, claimed, strict=True)
+            ]
+            hosts = claim.hosts
+            uow.operations.save(
+                replace(operation, state=OperationState.CLAIMED, updated_at=uow.now)
+            )
+        uow.decisions.add_many(decisions)
+        uow.post(_reply_letter(message, decisions))
+        return hosts.values()
+
+
+def _with(chosen: Selection, now: float) -> Host:
+    shape, instance = chosen.demand.shape, chosen.demand.instance_id
+    return charged(chosen.host, [Holding(instance, "", chosen.placement, shape.amounts)], now)
+
+
+def _refusal(
+    want: Want, answer: NoHost | ConductorError, placed: int, wanted: Sequence[Want]
+) -> Refusal:
+    if isinstance(answer, ConductorError):
+        return Refusal(want, answer, {})
+    place = f"instance {placed + 1} of {len(wanted)}: " if len(wanted) > 1 else ""
+    checks = [removal.to_json() for removal in answer.removals]
+    return Refusal(want, answer.error(place), {"hosts": answer.hosts, "checks": checks})
+
+
+def _refused(message: SelectHosts, refusal: Refusal, now: float) -> Decision:
+    detail = {**refusal.detail, "error": refusal.error.to_json()}
+    return _decision(message, refusal.want, None, detail, now)
+
+
+def _chosen(message: SelectHosts, want: Want, claimed: Claimed, now: float) -> Decision:
+    detail = claimed.selection.to_json()
+    others = (claimed.selection.host.name, *claimed.selection.alternates)
+    detail["alternates"] = [name for name in others if name != claimed.host]
+    return _decision(message, want, claimed.host, detail, now)
+
+
+def _decision(
+    message: SelectHosts, want: Want, host: str | None, detail: dict[str, Any], now: float
+) -> Decision:
+    identity = decision_id(message, want.instance_id)
+    detail = {"sequence": message.token.sequence, **detail}
+    return Decision(identity, want.operation_id, want.instance_id, now, host, detail)
+
+
+def _reply_letter(message: SelectHosts, decisions: Sequence[Decision]) -> Letter:
+    """Return the answer that these decisions are; the same decisions make the same letter."""
+    token = message.token
+    refused = next((each for each in decisions if each.host is None), None)
+    if refused is None:
+        selected = [
+            Selected(
+                instance_id=each.instance_id,
+                host=each.host or "",
+                alternates=tuple(each.detail["alternates"]),
+            ).to_json()
+            for each in decisions
+        ]
+        reply = Reply(token=token, sender=SCHEDULER, outcome="done", result={"selected": selected})
+        shown = f"hosts for {len(selected)} instances"
+    else:
+        error = refused.detail["error"]
+        reply = Reply(token=token, sender=SCHEDULER, outcome="failed", error=error)
+        shown = f"no host: {error['message']}"
+    name = f"{token.operation_id}/{token.sequence}/reply"
+    return Letter(
+        queue=REPORTS,
+        task=REPLY,
+        body=reply.to_json(),
+        id=str(uuid.uuid5(uuid.NAMESPACE_OID, name)),
+        root_id=token.operation_id,
+        parent_id=token.operation_id,
+        shown=shown,
+    )
