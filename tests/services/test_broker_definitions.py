@@ -1,0 +1,129 @@
+"""What deploy/rabbitmq gives a broker is what the product wants; a host may do little there."""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import pika
+import pika.exceptions
+import pytest
+from kombu import Connection
+from pika.adapters.blocking_connection import BlockingChannel
+
+from models.ids import compute_queue
+from tasks.routing import declare_topology
+from tests.environment import variables
+from tests.environment.variables import CHECKOUT
+
+RABBITMQ = CHECKOUT / "deploy" / "rabbitmq"
+HOST = "Node1.Example.org"
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A vhost that holds the definitions, and the account of one host on it."""
+
+    url: str
+    control: str
+    host_url: str
+
+    def ask(self, *arguments: str) -> list[str]:
+        """Return the lines that rabbitmqctl prints about the vhost."""
+        command = [*shlex.split(self.control), "-q", *arguments, "-p", vhost_of(self.url)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split(
+            "\n"
+        )
+
+
+def vhost_of(url: str) -> str:
+    return urlsplit(url).path.lstrip("/")
+
+
+@pytest.fixture(scope="module")
+def broker(fresh_vhost: Callable[[], str], service_variables: dict[str, str]) -> Iterator[Broker]:
+    url = fresh_vhost()
+    control = service_variables[variables.BROKER_CONTROL]
+    definitions = json.loads((RABBITMQ / "definitions.json").read_text())
+    here = {
+        kind: [{**one, "vhost": vhost_of(url)} for one in several]
+        for kind, several in definitions.items()
+    }
+    run([*shlex.split(control), "-q", "import_definitions"], given=json.dumps(here))
+    account = run(
+        [str(RABBITMQ / "add-host"), HOST, vhost_of(url)],
+        env={**os.environ, "RABBITMQCTL": control},
+    )
+    user, password = account.split()
+    parts = urlsplit(url)
+    yield Broker(
+        url, control, f"amqp://{user}:{password}@{parts.hostname}:{parts.port}{parts.path}"
+    )
+    run([*shlex.split(control), "-q", "delete_user", user])
+
+
+@pytest.fixture
+def channel(broker: Broker) -> Iterator[BlockingChannel]:
+    """A channel of the host's own account, with publisher confirms."""
+    with pika.BlockingConnection(pika.URLParameters(broker.host_url)) as connection:
+        opened = connection.channel()
+        opened.confirm_delivery()
+        yield opened
+
+
+def run(command: list[str], given: str = "", env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command, input=given, env=env, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_definitions_are_what_the_product_declares(broker: Broker) -> None:
+    listings = (["list_queues", "name", "arguments"], ["list_exchanges"], ["list_bindings"])
+    before = [sorted(broker.ask(*listing)) for listing in listings]
+    with Connection(broker.url) as connection:
+        declare_topology(connection, [HOST])
+    after = [sorted(broker.ask(*listing)) for listing in listings]
+    assert [line for line in after[0] if line not in before[0]] == []
+    assert after[2] == before[2]
+    # Celery's own exchange of events is the one thing that comes with the first process.
+    assert [line for line in after[1] if line not in before[1]] == ["celeryev\ttopic"]
+
+
+def test_a_host_may_report(channel: BlockingChannel) -> None:
+    channel.basic_publish("conductor", "reports", b"{}", mandatory=True)
+
+
+def test_a_host_may_read_its_own_queue(broker: Broker, channel: BlockingChannel) -> None:
+    queue = compute_queue(HOST)
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as owner:
+        owner.channel().basic_publish("conductor", queue, b"{}")
+    method, _, body = next(channel.consume(queue, inactivity_timeout=10))
+    channel.basic_ack(method.delivery_tag)
+    assert body == b"{}"
+
+
+@pytest.mark.parametrize("key", ["conductor", "scheduler", compute_queue("another"), "reports.x"])
+def test_a_host_may_not_write_to_anybody_else(channel: BlockingChannel, key: str) -> None:
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+        channel.basic_publish("conductor", key, b"{}")
+
+
+def test_a_host_may_not_write_past_the_exchange(channel: BlockingChannel) -> None:
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+        channel.basic_publish("", "conductor", b"{}")
+
+
+@pytest.mark.parametrize("queue", ["reports", "conductor", "scheduler", "dead_letters"])
+def test_a_host_may_not_read_what_is_meant_for_others(channel: BlockingChannel, queue: str) -> None:
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+        channel.basic_get(queue)
+
+
+def test_a_host_may_declare_nothing(channel: BlockingChannel) -> None:
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+        channel.queue_declare("compute_mine", durable=True)
