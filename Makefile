@@ -4,6 +4,8 @@ PYTHON      ?= $(shell command -v python3.11 || command -v python3)
 VENV        := .venv
 BIN         := $(VENV)/bin
 INSTALLED   := $(VENV)/.installed
+CASES       ?= 200000
+SEED        ?= 1
 CHECKED     := conductor workers models tasks
 TYPED       := $(CHECKED) tests/environment
 LOCK        := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header \
@@ -41,7 +43,8 @@ bench: $(INSTALLED) services ## measure speed and memory; a table, and JSON in .
 chaos: $(INSTALLED) services ## the long forms of the crash tests
 	@$(BIN)/pytest -m chaos
 
-prove: $(INSTALLED) ## the property tests with fifty times the examples
+prove: $(INSTALLED) ## compare the fitter with an oracle on CASES (200000) cases; property tests at length
+	@$(BIN)/python -m tests.hardware.prove --cases $(CASES) --seed $(SEED)
 	@$(BIN)/pytest -m hypothesis --hypothesis-profile=prove
 
 services: ## find RabbitMQ, PostgreSQL and Redis on localhost, else start private ones
