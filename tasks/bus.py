@@ -21,42 +21,54 @@ Handler = Callable[[Letter], None]
 IDLE_S: Final = 0.5
 
 
+class _Queue:
+    """Letters in order; a condition of its own, so that a letter wakes only its consumers."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.letters: deque[Letter] = deque()
+
+
 class InProcessBus:
     """Carries letters between handlers of one process; a letter for no queue is kept for it."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._queues: dict[str, deque[Letter]] = {}
+        self._lock = threading.Lock()
+        self._queues: dict[str, _Queue] = {}
         self.sent = 0
 
     def send(self, letters: Sequence[Letter]) -> None:
         """Put letters at the end of their queues."""
-        with self._changed:
-            for letter in letters:
-                self._queues.setdefault(letter.queue, deque()).append(letter)
-            self.sent += len(letters)
-            self._changed.notify_all()
+        for letter in letters:
+            queue = self._queue(letter.queue)
+            with queue.changed:
+                queue.letters.append(letter)
+                queue.changed.notify()
+        self.sent += len(letters)
 
-    def take(self, queue: str, wait_s: float = 0.0) -> Letter | None:
+    def take(self, name: str, wait_s: float = 0.0) -> Letter | None:
         """Return the oldest letter of a queue, waiting for one at most `wait_s`."""
-        with self._changed:
-            waiting = self._queues.setdefault(queue, deque())
-            if not waiting and wait_s > 0:
-                self._changed.wait_for(lambda: bool(waiting), wait_s)
-            return waiting.popleft() if waiting else None
+        queue = self._queue(name)
+        with queue.changed:
+            if not queue.letters and wait_s > 0:
+                queue.changed.wait_for(lambda: bool(queue.letters), wait_s)
+            return queue.letters.popleft() if queue.letters else None
 
-    def drop(self, queue: str) -> int:
+    def drop(self, name: str) -> int:
         """Forget what waits in a queue, as if its consumer had died with it; return how many."""
-        with self._changed:
-            waiting = self._queues.setdefault(queue, deque())
-            dropped = len(waiting)
-            waiting.clear()
+        queue = self._queue(name)
+        with queue.changed:
+            dropped = len(queue.letters)
+            queue.letters.clear()
             return dropped
 
     def depths(self) -> dict[str, int]:
         """Return how many letters wait in each queue."""
-        with self._changed:
-            return {name: len(waiting) for name, waiting in self._queues.items()}
+        return {name: len(queue.letters) for name, queue in list(self._queues.items())}
+
+    def _queue(self, name: str) -> _Queue:
+        with self._lock:
+            return self._queues.setdefault(name, _Queue())
 
 
 class Consumer:
@@ -91,5 +103,5 @@ class Consumer:
                 continue
             try:
                 self._handler(letter)
-            except Exception:  # noqa: BLE001 - one bad letter must not end the consumer
+            except Exception:  # one bad letter must not end the consumer
                 log.exception("a letter could not be handled", task=letter.task, id=letter.id)

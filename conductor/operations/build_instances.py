@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from conductor.operations.build_instance import Build, build_instance
@@ -20,18 +21,18 @@ from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.ids import OperationId, child_instance_id
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import Selected, Want
+from models.messages.letters import Want
 from models.messages.requests import BuildInstances
 
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """Where the request stands; the children are found by their parent."""
+    """Where the request stands: its instances in order, and where each could go instead."""
 
     count: int
     name: str
     instances: tuple[str, ...]
-    selected: tuple[Selected, ...] = ()
+    alternates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 build_instances = Operation("build_instances", Builds)
@@ -69,22 +70,19 @@ def choose_hosts(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
 @choose_hosts.reply
 def hosts_chosen(builds: Builds, result: Json, _: UnitOfWork) -> Builds:
     """Remember who was claimed where; the claims themselves are already written."""
-    selected = tuple(
-        Selected(instance_id=s["instance_id"], host=s["host"], alternates=tuple(s["alternates"]))
-        for s in result["selected"]
-    )
-    return replace(builds, selected=selected)
+    chosen = {one["instance_id"]: tuple(one["alternates"]) for one in result["selected"]}
+    return replace(builds, alternates=chosen)
 
 
 @build_instances.step
 def start_builds(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
     """Hand each claim to its child, which from here on lives by itself."""
-    for selected in builds.selected:
-        instance = uow.instances.lock(selected.instance_id)
+    for instance_id, alternates in builds.alternates.items():
+        instance = uow.instances.lock(instance_id)
         child = uow.operations.lock(instance.operation_id or "") if instance else None
         if child is None or child.waiting_on != ON_PARENT:
             continue  # deleted meanwhile: its own undo gives the claim back
-        build = replace(build_instance.load(child.data), alternates=selected.alternates)
+        build = replace(build_instance.load(child.data), alternates=alternates)
         uow.operations.save(
             replace(
                 child,
