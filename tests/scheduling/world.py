@@ -1,0 +1,191 @@
+"""A small world for scheduling tests: hosts, instances and operations in a store in memory."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from conductor.placement.resources import Ratios, inventory_of
+from conductor.scheduling.service import Scheduler
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.store.memory import MemoryStore
+from conductor.store.records import (
+    CatalogueEntry,
+    Heartbeat,
+    Host,
+    Instance,
+    OperationRecord,
+)
+from models.hardware.cpuset import span
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
+from models.hardware.topology import HostCell, HostTopology
+from models.lifecycle import InstanceState, OperationState, TaskState
+from models.messages.letters import Reply, Reservation, SelectHosts, Token, Want
+
+IMAGE = Image(id="image-1")
+PINNED = {"hw:cpu_policy": "dedicated"}
+
+
+def topology(
+    cells: int = 2, dedicated: int = 4, shared: int = 4, memory_mib: int = 8192
+) -> HostTopology:
+    """Return equal NUMA cells, each with its shared CPUs first, then the dedicated ones."""
+    each = shared + dedicated
+    return HostTopology(
+        tuple(
+            HostCell(
+                id=number,
+                socket=number,
+                shared_cpus=span(number * each, number * each + shared - 1) if shared else 0,
+                dedicated_cpus=span(number * each + shared, (number + 1) * each - 1)
+                if dedicated
+                else 0,
+                memory_mib=memory_mib,
+            )
+            for number in range(cells)
+        )
+    )
+
+
+def host(name: str, disk_gb: int = 1000, ratios: Ratios | None = None, **cells: int) -> Host:
+    hardware = topology(**cells)
+    inventory = inventory_of(hardware, disk_gb, Reservation(), ratios or Ratios())
+    return Host(name=name, topology=hardware, inventory=inventory)
+
+
+def flavor(vcpus: int = 2, memory_mib: int = 1024, root_gb: int = 10, **specs: str) -> Flavor:
+    return Flavor("flavor", vcpus, memory_mib, root_gb, extra_specs=specs)
+
+
+def pinned(vcpus: int = 2, memory_mib: int = 1024, **specs: str) -> Flavor:
+    return Flavor("pinned", vcpus, memory_mib, 10, extra_specs={**PINNED, **specs})
+
+
+@dataclass
+class World:
+    """A store and a scheduler over it. Every ask is an operation of its own."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    settings: SchedulingSettings = field(default_factory=SchedulingSettings)
+    numbers: Iterable[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        self.scheduler = Scheduler(self.store, self.settings)
+
+    def add_hosts(self, *hosts: Host, beat: bool = True) -> None:
+        with self.store.begin() as uow:
+            uow.hosts.add_many(hosts)
+            if beat:
+                for each in hosts:
+                    uow.heartbeats.put(Heartbeat(each.name, "compute", uow.now))
+
+    def define(self, kind: str, name: str, **body: Any) -> None:
+        with self.store.begin() as uow:
+            uow.catalogue.put(CatalogueEntry(kind, name, {"name": name, **body}, uow.now))
+
+    def add_instance(
+        self,
+        wanted: Flavor | None = None,
+        *,
+        image: Image | None = IMAGE,
+        group: str | None = None,
+        **spec: Any,
+    ) -> Instance:
+        number = next(iter(self.numbers))  # type: ignore[call-overload]  # a counter is both
+        now = time.time()
+        instance = Instance(
+            id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"instance-{number}")),
+            name=f"vm-{number}",
+            project_id="project",
+            user_id="user",
+            state=InstanceState.BUILDING,
+            task_state=TaskState.SCHEDULING,
+            flavor=wanted or flavor(),
+            image=image,
+            group=group,
+            request_spec={key: value for key, value in spec.items() if value is not None},
+            created_at=now,
+            updated_at=now,
+        )
+        with self.store.begin() as uow:
+            uow.instances.add(instance)
+        return instance
+
+    def ask(self, *instances: Instance, **more: Any) -> SelectHosts:
+        """Write the operation that asks for hosts for these instances; return the message."""
+        operation = operation_that_asks(str(uuid.uuid4()))
+        with self.store.begin() as uow:
+            uow.operations.add(operation)
+        return SelectHosts(
+            token=Token(operation_id=operation.id, step="claim", attempt=1, sequence=1),
+            wants=tuple(
+                Want(instance_id=each.id, operation_id=operation.id) for each in instances
+            ),
+            **more,
+        )
+
+    def schedule(self, *instances: Instance, **more: Any) -> Reply:
+        """Ask, and return the one reply."""
+        (letter,) = self.scheduler.handle(self.ask(*instances, **more))
+        return Reply.model_validate_json(dumped(letter.body))
+
+    def build(self, wanted: Flavor | None = None, **spec: Any) -> Reply:
+        return self.schedule(self.add_instance(wanted, **spec))
+
+    def host(self, name: str) -> Host:
+        with self.store.read() as uow:
+            found = uow.hosts.get(name)
+        assert found is not None
+        return found
+
+    def instance(self, instance_id: str) -> Instance:
+        with self.store.read() as uow:
+            found = uow.instances.get(instance_id)
+        assert found is not None
+        return found
+
+
+def operation_that_asks(identity: str) -> OperationRecord:
+    now = time.time()
+    return OperationRecord(
+        id=identity,
+        kind="build_instances",
+        definition_version=1,
+        state=OperationState.SCHEDULING,
+        step="claim",
+        project_id="project",
+        user_id="user",
+        request_id="",
+        request={},
+        digest="",
+        data={},
+        created_at=now,
+        updated_at=now,
+        sequence=1,
+        waiting_on="scheduler",
+    )
+
+
+def dumped(body: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(body)
+
+
+def chosen(reply: Reply) -> list[str]:
+    """Return the hosts selected, in the order of the wants."""
+    assert reply.outcome == "done", reply.error
+    return [each["host"] for each in reply.result["selected"]]
+
+
+def refusal(reply: Reply) -> str:
+    """Return the one line that says why not."""
+    assert reply.outcome == "failed", reply.result
+    assert reply.error is not None
+    message: str = reply.error["message"]
+    return message
