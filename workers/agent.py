@@ -12,7 +12,7 @@ from threading import Event, Lock
 from typing import Literal
 
 import structlog
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 from tenacity.nap import sleep_using_event
 
 from models.errors import Broken, ConductorError, HostRefused, Unreachable
@@ -51,6 +51,9 @@ from workers.tracker import Tracker, Usage, usage
 
 CUT_PATIENCE_S = 5.0
 """How long `kill` waits for hypervisor calls that do not heed an abort."""
+
+RETRY_WAIT_MAX_S = 5.0
+"""Longest wait between two attempts of a call within one piece of work."""
 
 
 class _Phase(Enum):
@@ -252,7 +255,7 @@ class Agent:
                 lambda error: isinstance(error, Unreachable) and not self._stopped.is_set()
             ),
             stop=stop_after_attempt(self.settings.attempts),
-            wait=wait_exponential_jitter(wait_s, jitter=wait_s),
+            wait=wait_random_exponential(multiplier=wait_s, max=RETRY_WAIT_MAX_S),
             sleep=sleep_using_event(self._stopped),
             reraise=True,
         )
