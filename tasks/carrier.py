@@ -1,0 +1,164 @@
+"""The carrier over RabbitMQ: letters leave as Celery task messages, confirmed by the batch."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from amqp.exceptions import AMQPError
+from celery import Celery
+from celery.utils.nodenames import anon_nodename
+from kombu.exceptions import KombuError
+
+from models.errors import Unreachable
+from models.messages.letters import Letter
+from tasks.confirms import ConfirmingChannel, Parcel
+from tasks.events import EventStream
+from tasks.routing import EXCHANGE, is_ours
+
+BATCH = 256
+CONFIRM_TIMEOUT_S = 5.0
+
+_LOST = (OSError, AMQPError, KombuError)
+_NO_CALLBACKS = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+_PERSISTENT = 2
+
+
+class CeleryCarrier:
+    """Sends letters for any number of threads, each on an AMQP connection of its own.
+
+    A letter for one of our queues is a Celery message (protocol 2) on the exchange `conductor`.
+    Any other queue is the reply queue of a caller, who gets plain JSON with the task name as its
+    type; nobody keeps such queues for us, so one that is gone is no error.
+    """
+
+    def __init__(self, app: Celery, events: EventStream | None = None) -> None:
+        """Send through the broker of `app`; `events` shows what was sent to Flower."""
+        self._app = app
+        self._events = events
+        self._origin = anon_nodename()
+        self._idle: deque[_Line] = deque()
+
+    def send(self, letters: Sequence[Letter]) -> None:
+        """Return when the broker has every letter; raise `Unreachable` otherwise.
+
+        `error.data["letters"]` lists the ids of those that may not have arrived. A letter that no
+        queue would take is among them (code `unroutable`), while the others have left. Takes at
+        most about 15 s: a connection, and two batches' worth of waiting.
+        """
+        unroutable: list[str] = []
+        for start in range(0, len(letters), BATCH):
+            batch = letters[start : start + BATCH]
+            try:
+                unroutable += self._send_batch(batch)
+            except _LOST as error:
+                lost = [letter.id for letter in letters[start:]]
+                raise Unreachable(
+                    "broker_unreachable",
+                    f"the broker has not confirmed {len(lost)} messages: {error}",
+                    letters=unroutable + lost,
+                ) from error
+        if unroutable:
+            raise Unreachable(
+                "unroutable", f"no queue takes {len(unroutable)} messages", letters=unroutable
+            )
+
+    def close(self) -> None:
+        """Close the connections that nobody is using."""
+        while self._idle:
+            self._idle.popleft().close()
+
+    def _send_batch(self, letters: Sequence[Letter]) -> list[str]:
+        """Publish, once more on a new connection if an idle one turns out to be dead."""
+        parcels = [parcel(letter, self._origin) for letter in letters]
+        try:
+            line, fresh = self._idle.pop(), False
+        except IndexError:
+            line, fresh = _Line(self._app), True
+        try:
+            back = line.publish(parcels)
+        except TimeoutError:
+            line.drop()
+            raise
+        except _LOST:
+            line.drop()
+            if fresh:
+                raise
+            line = _Line(self._app)
+            back = line.publish(parcels)
+        self._idle.append(line)
+        if self._events is not None:
+            self._events.tell(_sent(letter) for letter in letters if is_ours(letter.queue))
+        return [letter.id for letter in letters if letter.id in back]
+
+
+def parcel(letter: Letter, origin: str) -> Parcel:
+    """Return the letter as AMQP carries it."""
+    if not is_ours(letter.queue):
+        plain = {"content_type": "application/json", "type": letter.task}
+        plain["correlation_id"] = letter.parent_id or letter.id
+        body = json.dumps(dict(letter.body)).encode()
+        return Parcel(letter.id, "", letter.queue, body, plain, mandatory=False)
+    headers = {
+        "lang": "py",
+        "task": letter.task,
+        "id": letter.id,
+        "root_id": letter.root_id or letter.id,
+        "parent_id": letter.parent_id,
+        "argsrepr": "()",
+        "kwargsrepr": letter.shown,
+        "origin": origin,
+        "ignore_result": True,
+    }
+    properties = {
+        "content_type": "application/json",
+        "content_encoding": "utf-8",
+        "correlation_id": letter.id,
+        "delivery_mode": _PERSISTENT,
+        "application_headers": headers,
+    }
+    body = json.dumps(((), dict(letter.body), _NO_CALLBACKS), separators=(",", ":")).encode()
+    return Parcel(letter.id, EXCHANGE.name, letter.queue, body, properties)
+
+
+def _sent(letter: Letter) -> dict[str, Any]:
+    return {
+        "type": "task-sent",
+        "uuid": letter.id,
+        "root_id": letter.root_id or letter.id,
+        "parent_id": letter.parent_id,
+        "name": letter.task,
+        "args": "()",
+        "kwargs": letter.shown,
+        "retries": 0,
+        "queue": letter.queue,
+        "exchange": EXCHANGE.name,
+        "routing_key": letter.queue,
+    }
+
+
+class _Line:
+    """One connection with one confirming channel."""
+
+    def __init__(self, app: Celery) -> None:
+        # No heartbeat: nothing reads an idle connection; a dead one is found by the next send.
+        options = {"confirm_publish": False}
+        self._connection = app.connection_for_write(transport_options=options, heartbeat=0)
+        try:
+            self._connection.connect()
+            self._channel = ConfirmingChannel(self._connection.channel())
+        except BaseException:
+            self.drop()
+            raise
+
+    def publish(self, parcels: Sequence[Parcel]) -> frozenset[str]:
+        return self._channel.publish(parcels, CONFIRM_TIMEOUT_S)
+
+    def close(self) -> None:
+        self._connection.release()
+
+    def drop(self) -> None:
+        """Let go of the socket without a farewell that could block."""
+        self._connection.collect(socket_timeout=1)

@@ -1,0 +1,66 @@
+"""The compute worker's process: instructions for one host, acknowledged once they are journaled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import structlog
+from celery import Celery
+from celery.exceptions import Reject
+
+from models.errors import Broken
+from models.messages.base import parse
+from models.messages.letters import COMPUTE, Instruction
+from tasks.app import make_app
+from tasks.consumer import EX_SOFTWARE, Consuming
+from tasks.patience import Patience
+from tasks.routing import host_queue
+from tasks.settling import settle
+from tasks.worker import serve, stop_serving
+
+PREFETCH = 16
+OTHER = COMPUTE + "other"
+"""Takes the verbs of a newer conductor: the agent answers that this host does not know them."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Agent(Protocol):
+    """What the tasks call. It may be called twice with the same message, from any thread."""
+
+    def receive(self, instruction: Instruction) -> None:
+        """Return once the instruction is safe in the journal.
+
+        Raises `Unreachable` when it takes nothing more, `Broken` when its journal failed.
+        """
+
+
+def serve_compute(
+    broker_url: str, host: str, agent: Agent, verbs: Iterable[str], threads: int = 2
+) -> int:
+    """Run the process of one host until it is told to stop; return its exit code.
+
+    The agent is started before and drained afterwards by the caller. The code is 70 when the
+    agent's journal has failed: what was in hand returns to the queue for the next process.
+    """
+    app = make_app(broker_url, (host_queue(host),))
+    patience = Patience()
+    register(app, agent, verbs, patience)
+    consuming = Consuming(PREFETCH, patience, hosts=(host,), other=OTHER)
+    return serve(app, f"compute-{host}", consuming, threads)
+
+
+def register(app: Celery, agent: Agent, verbs: Iterable[str], patience: Patience) -> None:
+    """Make a task for every verb known to `app`, and one for all others."""
+
+    def instruct(**body: Any) -> None:
+        try:
+            settle(patience, lambda: agent.receive(parse(Instruction, body)))
+        except Broken as error:
+            _log.critical("the agent cannot go on", code=error.code, reason=error.message)
+            stop_serving(patience, EX_SOFTWARE)
+            raise Reject(error.message, requeue=True) from error
+
+    for name in (*(COMPUTE + verb for verb in verbs), OTHER):
+        app.task(name=name, typing=False)(instruct)

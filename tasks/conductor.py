@@ -1,0 +1,129 @@
+"""The conductor's process: requests, reports and dead letters, one call each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import structlog
+from celery import Celery, Task
+from celery.exceptions import Ignore
+from kombu import Message
+
+from conductor.store.records import DeadLetter
+from models.errors import Conflict, Rejected, Unreachable
+from models.messages.letters import CONDUCTOR, HEARTBEAT, HELLO, MANIFEST, REPLY, REPORTS
+from models.messages.requests import REQUESTS
+from tasks.app import make_app
+from tasks.consumer import Consuming
+from tasks.dead_letters import dead_letter_of, read_dead_letter
+from tasks.patience import Patience
+from tasks.routing import work_queue
+from tasks.settling import settle
+from tasks.worker import serve
+
+PREFETCH = 32
+
+_log = structlog.get_logger(__name__)
+
+
+class Conductor(Protocol):
+    """What the tasks call. Each may be called twice with the same message, from any thread."""
+
+    def handle_request(
+        self, task: str, operation_id: str, body: Mapping[str, Any], reply_to: str | None = None
+    ) -> None:
+        """Accept a request; what is wrong with it is answered, not raised."""
+
+    def handle_reply(self, body: Mapping[str, Any]) -> None:
+        """Take the answer to an ask; raise `Rejected` when it is malformed."""
+
+    def handle_hello(self, body: Mapping[str, Any]) -> None:
+        """Take in a host that has started; raise `Rejected` when it is malformed."""
+
+    def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
+        """Note that a host lives; raise `Rejected` when it is malformed."""
+
+    def handle_manifest(self, body: Mapping[str, Any]) -> None:
+        """Compare a host's guests with what is known; raise `Rejected` when it is malformed."""
+
+    def handle_dead_letter(self, letter: DeadLetter) -> None:
+        """Keep a message that could not be handled; the same id again changes nothing."""
+
+
+def serve_conductor(broker_url: str, conductor: Conductor, threads: int = 4) -> int:
+    """Run the conductor's process until it is told to stop; return its exit code."""
+    app = make_app(broker_url, (work_queue(CONDUCTOR), work_queue(REPORTS)))
+    patience = Patience()
+    register(app, conductor, patience)
+    consuming = Consuming(PREFETCH, patience, bury=lambda message: bury(conductor, message))
+    return serve(app, "conductor", consuming, threads)
+
+
+def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
+    """Make the tasks of the queues `conductor` and `reports` known to `app`."""
+    shell = _Shell(conductor, patience)
+
+    def request(task: Task[Any, Any], /, **body: Any) -> None:
+        asked: Any = task.request
+        shell.run(
+            task,
+            CONDUCTOR,
+            lambda: conductor.handle_request(task.name, asked.id, body, asked.reply_to or None),
+        )
+        # The id is the operation's: what it shows from here on is the operation's state.
+        raise Ignore
+
+    def report(handle: Callable[[Mapping[str, Any]], None]) -> Callable[..., None]:
+        def run(task: Task[Any, Any], /, **body: Any) -> None:
+            shell.run(task, REPORTS, lambda: handle(body))
+
+        return run
+
+    for name in REQUESTS:
+        app.task(name=name, bind=True, typing=False)(request)
+    for name, handle in (
+        (REPLY, conductor.handle_reply),
+        (HELLO, conductor.handle_hello),
+        (HEARTBEAT, conductor.handle_heartbeat),
+        (MANIFEST, conductor.handle_manifest),
+    ):
+        app.task(name=name, bind=True, typing=False)(report(handle))
+
+
+def bury(conductor: Conductor, message: Message) -> None:
+    """Keep a message of the queue `dead_letters`; raise only while the store is away."""
+    letter = read_dead_letter(message, time.time())
+    try:
+        conductor.handle_dead_letter(letter)
+    except (Unreachable, Conflict):
+        raise
+    except Exception:  # noqa: BLE001  # one that cannot be kept must not stop the others
+        _log.exception("a dead letter cannot be kept", reason=letter.reason, body=letter.body)
+
+
+class _Shell:
+    """Runs handlers; the message of one that fails is kept as a dead letter that says why."""
+
+    def __init__(self, conductor: Conductor, patience: Patience) -> None:
+        self._conductor = conductor
+        self._patience = patience
+
+    def run(self, task: Task[Any, Any], queue: str, call: Callable[[], None]) -> None:
+        settle(self._patience, lambda: self._kept(task, queue, call))
+
+    def _kept(self, task: Task[Any, Any], queue: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except (Unreachable, Conflict):
+            raise
+        except Rejected as error:
+            self._bury(task, queue, f"{error.code}: {error.message}")
+        except Exception as error:  # noqa: BLE001  # whatever it is, the message must not vanish
+            _log.exception("a handler failed", task=task.name, id=task.request.id)
+            self._bury(task, queue, f"its handler failed: {type(error).__name__}: {error}")
+
+    def _bury(self, task: Task[Any, Any], queue: str, reason: str) -> None:
+        letter = dead_letter_of(task.request, queue, reason, time.time())
+        self._conductor.handle_dead_letter(letter)

@@ -1,0 +1,202 @@
+"""Celery's consumer, hardened: no message kills it, none is lost, and it waits for the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import kombu
+import structlog
+from amqp.exceptions import RecoverableConnectionError
+from celery import bootsteps
+from celery.exceptions import WorkerShutdown
+from celery.worker.consumer import Consumer
+from celery.worker.state import maybe_shutdown
+from kombu import Connection, Message
+
+from models.errors import Broken, Rejected, Unreachable
+from tasks.envelope import complaint, trimmed_headers
+from tasks.patience import HOLD_S, GivenBackError, Patience
+from tasks.routing import dead_letter_queue, declare_topology
+
+EX_SOFTWARE = 70
+_DEAD_PREFETCH = 16
+_TICK_S = 1.0
+_STEPS = "celery.worker.consumer."
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Consuming:
+    """What the consumer of one process needs to know.
+
+    `prefetch` messages a queue are fetched ahead. `hosts` are those whose queues are declared on
+    connecting. `bury` takes a message of the queue `dead_letters` and returns when it is safe.
+    `other` is the task that answers for names of its prefix which this version does not know.
+    """
+
+    prefetch: int
+    patience: Patience
+    hosts: tuple[str, ...] = ()
+    bury: Callable[[Message], None] | None = None
+    other: str | None = None
+
+
+class _FewSteps(bootsteps.Blueprint):
+    """Only what is needed: anything else would ask for rights that a host does not have."""
+
+    name = "Consumer"
+    default_steps = {
+        f"{_STEPS}connection:Connection",
+        f"{_STEPS}events:Events",
+        f"{_STEPS}heart:Heart",
+        f"{_STEPS}tasks:Tasks",
+        f"{_STEPS}consumer:Evloop",
+    }
+
+    def shutdown(self, parent: Any) -> None:
+        """Let every step close what it opened."""
+        self.send_all(parent, "shutdown")
+
+
+class HardenedConsumer(Consumer):
+    """A consumer without remote control, gossip or delayed delivery, for quorum queues."""
+
+    Blueprint = _FewSteps
+    strategies: dict[str, Any]
+    connection_errors: tuple[type[Exception], ...]
+    call_soon_ack: Callable[..., Any]
+
+    def __init__(self, *args: Any, consuming: Consuming, **kwargs: Any) -> None:
+        """Take what Celery's consumer takes, and `consuming`."""
+        self.consuming = consuming
+        kwargs["initial_prefetch_count"] = consuming.prefetch
+        super().__init__(*args, without_mingle=True, without_gossip=True, **kwargs)
+
+    @property
+    def max_prefetch_count(self) -> int:
+        """The prefetch to come back to after a connection was lost."""
+        return self.consuming.prefetch
+
+    def connect(self) -> Connection:
+        """Return a connection to a broker that has our topology, once the store answers.
+
+        Declared each time: a broker may come back without its data.
+        """
+        while self.consuming.patience.away_for_s() > HOLD_S:
+            maybe_shutdown()
+            time.sleep(_TICK_S)
+        connection = super().connect()
+        try:
+            declare_topology(connection, self.consuming.hosts)
+        except Rejected as error:
+            _log.info("the topology is taken to be declared", reason=error.message)
+        except Broken as error:
+            _log.critical("the broker is set up otherwise", reason=error.message)
+            raise WorkerShutdown(EX_SOFTWARE) from error
+        except Unreachable as error:
+            raise RecoverableConnectionError(str(error)) from error
+        return connection
+
+    def connection_for_write(
+        self, url: str | None = None, heartbeat: float | None = None
+    ) -> Connection:
+        """Return the connection for events: a confirm each would hold the work up."""
+        options = {"confirm_publish": False}
+        return self.ensure_connected(
+            self.app.connection_for_write(url=url, heartbeat=heartbeat, transport_options=options)
+        )
+
+    def ensure_connected(self, conn: Connection) -> Connection:
+        """Connect, trying for ever, at least every five seconds."""
+
+        def complain(error: Exception, wait_s: float) -> None:
+            _log.warning("no broker", at=conn.as_uri(), again_in_s=wait_s, reason=str(error))
+
+        conn.ensure_connection(
+            complain, interval_start=1, interval_step=1, interval_max=5, callback=maybe_shutdown
+        )
+        self.first_connection_attempt = False
+        return conn
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Look once a second whether to let go; this also bounds how late a signal is seen."""
+        super().register_with_event_loop(hub)
+        hub.call_repeatedly(_TICK_S, self._let_go_while_the_store_is_away)
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
+        """Return Celery's handler behind a check that it survives every message it is given."""
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def handle_checked(message: Message) -> None:
+            self._rename(message)
+            wrong = complaint(message, self.strategies, datetime.now(UTC))
+            if wrong is not None:
+                self._refuse(message, wrong)
+                return
+            message.headers = trimmed_headers(message.headers, message.payload[1])
+            handle(message)
+
+        return handle_checked
+
+    def on_decode_error(self, message: Message, exc: Exception) -> None:
+        """Refuse what could not even be decompressed."""
+        self._refuse(message, f"it cannot be decoded: {exc}")
+
+    def _rename(self, message: Message) -> None:
+        """Give a task of a newer version to the one that can say so to its sender."""
+        task, other = message.headers.get("task"), self.consuming.other
+        if other and isinstance(task, str) and task not in self.strategies:
+            prefix = other.rpartition(".")[0] + "."
+            if task.startswith(prefix):
+                message.headers["task"] = other
+
+    def _refuse(self, message: Message, wrong: str) -> None:
+        key = message.delivery_info.get("routing_key")
+        _log.warning("message refused", routing_key=key, reason=wrong)
+        message.reject_log_error(_log, self.connection_errors)
+
+    def _let_go_while_the_store_is_away(self) -> None:
+        if self.consuming.patience.away_for_s() > HOLD_S:
+            raise RecoverableConnectionError("the store does not answer: giving messages back")
+
+
+class DeadLetterStep(bootsteps.ConsumerStep):
+    """Consumes `dead_letters` beside the work: any bytes are taken, nothing is refused."""
+
+    def __init__(self, parent: HardenedConsumer, **kwargs: Any) -> None:
+        """Hand messages to the pool of `parent`."""
+        self._parent = parent
+        super().__init__(parent, **kwargs)
+
+    def include_if(self, parent: HardenedConsumer) -> bool:
+        """Only where somebody buries."""
+        return parent.consuming.bury is not None
+
+    def get_consumers(self, channel: Any) -> list[kombu.Consumer]:
+        """Return the one consumer."""
+        consumer = kombu.Consumer(
+            channel,
+            queues=[dead_letter_queue()],
+            on_message=self._take,
+            on_decode_error=lambda message, _error: self._take(message),
+            prefetch_count=_DEAD_PREFETCH,
+        )
+        return [consumer]
+
+    def _take(self, message: Message) -> None:
+        self._parent.pool.apply_async(self._bury, (message,))
+
+    def _bury(self, message: Message) -> None:
+        parent = self._parent
+        bury = parent.consuming.bury
+        assert bury is not None  # included only then
+        try:
+            parent.consuming.patience.keep_trying(lambda: bury(message))
+        except GivenBackError:
+            return  # unacknowledged: it returns to the queue when the connection closes
+        parent.call_soon_ack(message.ack_log_error, _log, parent.connection_errors)

@@ -1,0 +1,168 @@
+"""Reading the dead: any bytes become a record with a reason, in words for a person."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from kombu import Message
+
+from conductor.store.records import DeadLetter
+from models.errors import Rejected
+from models.messages.base import Message as Meaning
+from models.messages.base import parse
+from models.messages.letters import (
+    COMPUTE,
+    CONDUCTOR,
+    HEARTBEAT,
+    HELLO,
+    MANIFEST,
+    REPLY,
+    REPORTS,
+    SCHEDULER,
+    SELECT_HOSTS,
+    Heartbeat,
+    Hello,
+    Instruction,
+    Manifest,
+    Reply,
+    SelectHosts,
+)
+from models.messages.requests import REQUESTS, parse_request
+from tasks.envelope import complaint
+
+BODY_KEPT = 256 * 1024
+_REASON_KEPT = 1_000
+_NAMESPACE = uuid.UUID("5d0c3b64-8f5e-4f0e-9c1b-6a1f2f6f4a10")
+_DEEPEST = 8
+
+_MEANINGS: Mapping[str, type[Meaning]] = {
+    REPLY: Reply,
+    HELLO: Hello,
+    HEARTBEAT: Heartbeat,
+    MANIFEST: Manifest,
+    SELECT_HOSTS: SelectHosts,
+}
+_REPORTS = frozenset({REPLY, HELLO, HEARTBEAT, MANIFEST})
+
+
+def read_dead_letter(message: Message, now: float) -> DeadLetter:
+    """Return the record of a message of the queue `dead_letters`, whatever it holds.
+
+    The same message gives the same id, so that keeping it twice changes nothing. Text that a
+    database would refuse (NUL, lone surrogates) is replaced; a body is cut at 256 KiB.
+    """
+    headers = message.headers if isinstance(message.headers, dict) else {}
+    death = _last_death(headers)
+    queue = str(death.get("queue", ""))
+    own = {key: value for key, value in headers.items() if not str(key).startswith("x-")}
+    task = own.get("task")
+    body = _body(message)
+    reason = _clean(_reason(message, death, queue))[:_REASON_KEPT]
+    name = json.dumps([queue, str(death.get("time")), reason, body, _json(own)])
+    return DeadLetter(
+        id=str(uuid.uuid5(_NAMESPACE, name)),
+        at=now,
+        queue=_clean(queue),
+        task=_clean(task) if isinstance(task, str) else "",
+        reason=reason,
+        body=body[:BODY_KEPT],
+        headers=_json(own),
+    )
+
+
+def dead_letter_of(request: Any, queue: str, reason: str, now: float) -> DeadLetter:
+    """Return the record of a task that was read but could not be handled, for this reason."""
+    body = json.dumps(request.kwargs)
+    return DeadLetter(
+        id=str(uuid.uuid5(_NAMESPACE, f"{request.id}/{queue}/{body}")),
+        at=now,
+        queue=queue,
+        task=request.task,
+        reason=_clean(reason)[:_REASON_KEPT],
+        body=_clean(body)[:BODY_KEPT],
+        headers=_json({"id": request.id, "root_id": request.root_id}),
+    )
+
+
+def _reason(message: Message, death: Mapping[str, Any], queue: str) -> str:
+    why = death.get("reason")
+    if why is None:
+        return "it was sent to the dead letters directly"
+    if why == "delivery_limit":
+        return "given up: every worker that took it died or gave it back"
+    if why != "rejected":
+        return f"the broker dropped it: {why}"
+    task = str(message.headers.get("task"))
+    return (
+        complaint(message, _known(queue, task), _when(death))
+        or _complaint_of_meaning(task, message.payload[1])
+        or f"its handler failed: the log of the {queue} worker has the error"
+    )
+
+
+def _known(queue: str, task: str) -> frozenset[str]:
+    if queue == CONDUCTOR:
+        return frozenset(REQUESTS)
+    if queue == REPORTS:
+        return _REPORTS
+    if queue == SCHEDULER:
+        return frozenset({SELECT_HOSTS})
+    return frozenset({task}) if task.startswith(COMPUTE) else frozenset()
+
+
+def _complaint_of_meaning(task: str, body: Mapping[str, Any]) -> str | None:
+    try:
+        if task in REQUESTS:
+            parse_request(task, body)
+        else:
+            parse(_MEANINGS.get(task, Instruction), body)
+    except Rejected as error:
+        return f"{error.code}: {error.message}"
+    return None
+
+
+def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
+    deaths = headers.get("x-death")
+    if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict):
+        return deaths[0]
+    return {}
+
+
+def _when(death: Mapping[str, Any]) -> datetime:
+    at = death.get("time")
+    return at.replace(tzinfo=UTC) if isinstance(at, datetime) else datetime.now(UTC)
+
+
+def _body(message: Message) -> str:
+    """Return the keyword arguments where the message is a task, else its bytes as text."""
+    try:
+        payload = json.loads(message.body or "")
+    except (ValueError, RecursionError):
+        payload = None
+    match payload:
+        case [_, dict() as keywords, *_]:
+            return _clean(json.dumps(keywords))
+    raw: Any = message.body or ""
+    return _clean(bytes(raw).decode("utf-8", "replace") if not isinstance(raw, str) else raw)
+
+
+def _clean(text: str) -> str:
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _json(value: Any, deep: int = 0) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if deep > _DEEPEST:
+        return "…"
+    if isinstance(value, dict):
+        return {_clean(str(key)): _json(item, deep + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item, deep + 1) for item in value]
+    if isinstance(value, bytes):
+        return _clean(value.decode("utf-8", "replace"))
+    return _clean(str(value))

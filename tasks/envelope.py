@@ -1,0 +1,117 @@
+"""What a message must look like before anybody runs it, and the words for what it does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from kombu import Message
+from kombu.exceptions import ContentDisallowed, DecodeError
+
+from models.ids import is_uuid
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+_JSON = "application/json"
+_ENCODINGS = ("", "utf-8", "utf8")
+_PUBLIC_PREFIX = "conductor."
+
+
+def complaint(message: Message, known: Container[str], now: datetime) -> str | None:
+    """Return why `message` is no task that we run, in one line, or nothing.
+
+    `known` are the task names of this queue. What passes has JSON keyword arguments only, an id
+    that is a UUID, no time to wait for and nothing to be called afterwards.
+    """
+    return (
+        _complaint_of_content(message)
+        or _complaint_of_headers(message.headers, known)
+        or _complaint_of_times(message.headers, now)
+        or _complaint_of_body(message)
+    )
+
+
+def trimmed_headers(headers: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the headers that are followed; others could delay, rename or chain the task.
+
+    What a sender of requests shows of its arguments is not ours to show on: names only.
+    """
+    public = headers["task"].startswith(_PUBLIC_PREFIX)
+    shown = ", ".join(sorted(body))[:200] if public else headers.get("kwargsrepr")
+    return {
+        "lang": headers.get("lang"),
+        "task": headers["task"],
+        "id": headers["id"],
+        "root_id": headers.get("root_id"),
+        "parent_id": headers.get("parent_id"),
+        "argsrepr": "()",
+        "kwargsrepr": f"{{{shown}}}" if public else shown,
+        "origin": headers.get("origin"),
+        "ignore_result": True,
+    }
+
+
+def _complaint_of_content(message: Message) -> str | None:
+    if message.content_type != _JSON:
+        return f"the content type is {_shown(message.content_type)}: only {_JSON} is read"
+    encoding = message.content_encoding or ""
+    if encoding.lower() not in _ENCODINGS:
+        return f"the content encoding is {_shown(encoding)}: only utf-8 is read"
+    if len(message.body or "") > MAX_BODY_BYTES:
+        return f"the body is larger than {MAX_BODY_BYTES} bytes"
+    return None
+
+
+def _complaint_of_headers(headers: Mapping[str, Any], known: Container[str]) -> str | None:
+    task, task_id = headers.get("task"), headers.get("id")
+    if not isinstance(task, str):
+        return "the header task is missing: it is no Celery task message (protocol 2)"
+    if not isinstance(task_id, str) or not is_uuid(task_id):
+        return f"the header id is {_shown(task_id)}: should be a UUID"
+    if task not in known:
+        return f"the task {_shown(task)} is not known on this queue"
+    for name in ("root_id", "parent_id", "kwargsrepr"):
+        if not isinstance(headers.get(name), str | None):
+            return f"the header {name} is {_shown(headers[name])}: should be text"
+    return None
+
+
+def _complaint_of_times(headers: Mapping[str, Any], now: datetime) -> str | None:
+    for name in ("eta", "expires"):
+        written = headers.get(name)
+        if written is None:
+            continue
+        try:
+            at = datetime.fromisoformat(written)
+        except (TypeError, ValueError):
+            return f"the header {name} is {_shown(written)}: should be a time in ISO 8601"
+        due = (at if at.tzinfo else at.replace(tzinfo=UTC)) > now
+        if name == "eta" and due:
+            return f"it asks to wait until {_shown(written)}: send it when it is due"
+        if name == "expires" and not due:
+            return f"it expired at {_shown(written)} before it was taken"
+    return None
+
+
+def _complaint_of_body(message: Message) -> str | None:
+    try:
+        payload = message.payload
+    except (DecodeError, ContentDisallowed, ValueError, LookupError, RecursionError) as error:
+        return f"the body is not JSON: {error}"[:300]
+    if not isinstance(payload, list) or len(payload) != 3:
+        return "the body is no list of arguments, keyword arguments and callbacks"
+    arguments, keywords, callbacks = payload
+    if arguments != []:
+        return "it has positional arguments: only keyword arguments are read"
+    if not isinstance(keywords, dict):
+        return "its keyword arguments are no JSON object"
+    if isinstance(callbacks, dict) and any(callbacks.values()):
+        return "it asks to call another task afterwards (callbacks, errbacks, chain or chord)"
+    if not isinstance(callbacks, dict | None):
+        return "its callbacks are no JSON object"
+    return None
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, default=str)[:80]

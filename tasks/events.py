@@ -1,0 +1,99 @@
+"""Celery events of our own, for Flower: apart from the work, and dropped rather than late."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import amqp
+from amqp.exceptions import AMQPError
+from celery import Celery
+from celery.utils.time import utcoffset
+from kombu.clocks import LamportClock
+from kombu.exceptions import KombuError
+
+_BATCH = 100
+_KEPT = 10_000
+_RETRY_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class EventStream:
+    """Publishes events from a daemon thread with a connection of its own.
+
+    At most 10,000 wait; when the broker is away or forbids events, the oldest are dropped.
+    """
+
+    def __init__(self, app: Celery, node: str) -> None:
+        """Speak as `node`, the name under which Flower lists the process."""
+        self._app = app
+        self._node = node
+        self._clock = LamportClock()
+        self._waiting: deque[Mapping[str, Any]] = deque(maxlen=_KEPT)
+        self._awake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+
+    def tell(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Pass events on, each with `type` and its fields; never blocks, never fails."""
+        common = {
+            "hostname": self._node,
+            "utcoffset": utcoffset(),
+            "pid": os.getpid(),
+            "timestamp": time.time(),
+        }
+        for event in events:
+            self._waiting.append({**common, "clock": self._clock.forward(), **event})
+        self._awake.set()
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Publish what waits, for `timeout_s` at most, and end."""
+        self._stopping = True
+        self._awake.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._publish_while_connected()
+            except (OSError, AMQPError, KombuError) as error:
+                _log.info("events are not shown for now: %s", error)
+                self._rest()
+
+    def _rest(self) -> None:
+        until = time.monotonic() + _RETRY_S
+        while not self._stopping and time.monotonic() < until:
+            time.sleep(0.1)
+
+    def _publish_while_connected(self) -> None:
+        options = {"confirm_publish": False}
+        with self._app.connection_for_write(transport_options=options, heartbeat=0) as connection:
+            connection.connect()
+            channel = connection.channel()
+            while not self._stopping or self._waiting:
+                self._awake.wait()
+                self._awake.clear()
+                while self._waiting:
+                    self._publish_some(channel)
+
+    def _publish_some(self, channel: Any) -> None:
+        count = min(_BATCH, len(self._waiting))
+        events = [self._waiting.popleft() for _ in range(count)]
+        message = amqp.Message(
+            json.dumps(events).encode(),
+            content_type="application/json",
+            content_encoding="utf-8",
+            delivery_mode=1,
+            application_headers={"hostname": self._node},
+        )
+        channel.basic_publish(
+            message, exchange=self._app.conf.event_exchange, routing_key="task.multi", timeout=1
+        )

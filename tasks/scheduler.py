@@ -1,0 +1,48 @@
+"""The scheduler's process: one task, which chooses and claims hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from celery import Celery
+
+from models.messages.base import parse
+from models.messages.letters import SCHEDULER, SELECT_HOSTS, Letter, SelectHosts
+from tasks.app import make_app
+from tasks.consumer import Consuming
+from tasks.patience import Patience
+from tasks.routing import work_queue
+from tasks.settling import settle
+from tasks.worker import serve
+
+PREFETCH = 32
+
+Publish = Callable[[Sequence[Letter]], None]
+"""Sends letters of a committed transaction and forgets their outbox rows."""
+
+
+class Scheduler(Protocol):
+    """What the task calls. It may be called twice with the same message, from any thread."""
+
+    def handle(self, message: SelectHosts) -> Sequence[Letter]:
+        """Claim hosts in one transaction; return the letters that it promised."""
+
+
+def serve_scheduler(
+    broker_url: str, scheduler: Scheduler, publish: Publish, threads: int = 2
+) -> int:
+    """Run the scheduler's process until it is told to stop; return its exit code."""
+    app = make_app(broker_url, (work_queue(SCHEDULER),))
+    patience = Patience()
+    register(app, scheduler, publish, patience)
+    return serve(app, SCHEDULER, Consuming(PREFETCH, patience), threads)
+
+
+def register(app: Celery, scheduler: Scheduler, publish: Publish, patience: Patience) -> None:
+    """Make the task of the queue `scheduler` known to `app`."""
+
+    def select_hosts(**body: Any) -> None:
+        settle(patience, lambda: publish(scheduler.handle(parse(SelectHosts, body))))
+
+    app.task(name=SELECT_HOSTS, typing=False)(select_hosts)

@@ -1,0 +1,27 @@
+"""How a task body ends: done, given back to the queue, or refused for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from celery.exceptions import Reject
+
+from models.errors import Rejected
+from tasks.patience import GivenBackError, Patience
+
+T = TypeVar("T")
+
+
+def settle(patience: Patience, call: Callable[[], T]) -> T:
+    """Return what `call` returns; its message is then acknowledged.
+
+    While the store is away the message is held; when the process stops meanwhile it is given back.
+    What is `Rejected`, and every error that nobody expected, goes to the dead letters.
+    """
+    try:
+        return patience.keep_trying(call)
+    except GivenBackError as error:
+        raise Reject(str(error), requeue=True) from error
+    except Rejected as error:
+        raise Reject(f"{error.code}: {error.message}", requeue=False) from error
