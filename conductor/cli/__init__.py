@@ -1,10 +1,35 @@
-"""The commands and the composition root."""
+"""The commands and the composition root: above everything, imported by nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
 
 import typer
 
-app = typer.Typer(no_args_is_help=True)
+from conductor.cli import failures
+from conductor.cli.logs import set_up_logs
+from conductor.cli.registry import command_line
+
+DEBUG = "--debug"
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line of this process and end it with the contract's exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; nothing but a defect under `--debug` is raised.
+
+    `--debug` is taken wherever it stands: what failed is not known before it fails.
+    """
+    debug = DEBUG in arguments
+    words = [word for word in arguments if word != DEBUG]
+    set_up_logs("debug" if debug else "error")
+    try:
+        code = command_line(words)(args=words, prog_name="conductor", standalone_mode=False)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt, typer.Abort) as error:  # noqa: BLE001 - the last handler
+        return failures.told(error, debug=debug)
+    return code if isinstance(code, int) else failures.DONE

@@ -1,0 +1,87 @@
+"""The three processes of a system with services; each is put together in a module of its own."""
+
+from __future__ import annotations
+
+import importlib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conductor.cli.logs import set_up_logs
+from conductor.cli.words import pairs
+from conductor.settings import Settings, read_settings
+from models.errors import Rejected
+
+
+class Kind(StrEnum):
+    """The hypervisors that there are drivers for."""
+
+    SIMULATED = "simulated"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `serve` with its roles."""
+    serve = typer.Typer(help="Run one process of the system in the foreground.")
+    serve.command("conductor")(conductor)
+    serve.command("scheduler")(scheduler)
+    serve.command("compute")(compute)
+    app.add_typer(serve, name="serve", no_args_is_help=True)
+
+
+def conductor() -> None:
+    """Accept requests and carry operations out; any number may run."""
+    # Imported here, so that a compute worker's process never holds the database's code.
+    roles = importlib.import_module("conductor.cli.roles")
+    raise typer.Exit(roles.run_conductor(_settings()))
+
+
+def scheduler() -> None:
+    """Choose hosts and claim them; any number may run."""
+    roles = importlib.import_module("conductor.cli.roles")
+    raise typer.Exit(roles.run_scheduler(_settings()))
+
+
+def compute(
+    host: Annotated[str, typer.Option(help="The name of the host that this worker serves.")],
+    hypervisor: Annotated[Kind, typer.Option(help="What runs the guests.")] = Kind.SIMULATED,  # noqa: ARG001 - the only kind so far
+    topology: Annotated[
+        Path | None,
+        typer.Option(help="Hardware of a simulated host (CONTRACT §2, §6); without, a default."),
+    ] = None,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="Where journal and simulated guests are kept.")
+    ] = None,
+    habit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="How the simulated hypervisor behaves: latency_s=SECONDS, latency_max_s=SECONDS, "
+            "refused=CHANCE, lost=CHANCE, hang=CHANCE, seed=NUMBER.",
+        ),
+    ] = None,
+) -> None:
+    """Carry out instructions on one host: one process a host, without a database."""
+    worker = importlib.import_module("conductor.cli.compute_worker")
+    settings = _settings()
+    folder = (state_dir or settings.state_dir / "compute") / _folder(host)
+    options = worker.ComputeOptions(host, topology, folder, pairs(habit, "habit"))
+    raise typer.Exit(worker.run_compute(settings, options))
+
+
+def _settings() -> Settings:
+    settings = read_settings()
+    if settings.embedded:
+        message = "CONDUCTOR_BROKER_URL is not set: `serve` needs a broker, `up` does without"
+        raise Rejected("setting_missing", message, key="CONDUCTOR_BROKER_URL")
+    set_up_logs(settings.log_level)
+    return settings
+
+
+def _folder(host: str) -> str:
+    """Return a host's name as a folder: what could leave the state directory is refused."""
+    if not host or host in {".", ".."} or "/" in host or "\0" in host:
+        message = f"host is {host!r}: should be a name without slashes"
+        raise Rejected("host_invalid", message, key="host")
+    return host

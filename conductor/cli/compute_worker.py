@@ -1,0 +1,107 @@
+"""The process of one host, put together: hypervisor, journal, agent, and the clock that beats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+from conductor.cli.clockwork import Job, clockwork
+from conductor.cli.failures import DEFECT
+from conductor.cli.simulated_hosts import default_hardware, read_hardware
+from conductor.cli.worker_settings import worker_settings
+from conductor.settings import Settings
+from models.errors import Broken, Rejected
+from models.ids import HostName
+from tasks.app import make_app
+from tasks.carrier import CeleryCarrier
+from tasks.compute import serve_compute
+from tasks.events import EventStream
+from tasks.worker import node_name
+from workers.actions.verbs import VERBS
+from workers.agent import Agent
+from workers.hypervisor.fates import Fates, Habit, Habits, seeded
+from workers.hypervisor.simulated import SimulatedHypervisor
+from workers.journal.file import FileJournal
+from workers.journal.port import Journal
+from workers.reporter import Post
+
+DRAIN_S: Final = 30.0
+"""How long running work may take after SIGTERM; a longer call is aborted and done again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeOptions:
+    """What the command line says of one host; all that outlives the process is in `directory`."""
+
+    host: str
+    topology: Path | None
+    directory: Path
+    habits: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_compute(settings: Settings, options: ComputeOptions) -> int:
+    """Serve one host until told to stop; return the exit code."""
+    journal = FileJournal(options.directory)
+    app = make_app(settings.broker_url)
+    events = EventStream(app, node_name(f"compute-{options.host}"))
+    carrier = CeleryCarrier(app, events)
+    try:
+        return _run(settings, options, journal, carrier.send)
+    finally:
+        events.close()
+        carrier.close()
+        journal.close()
+
+
+def _run(settings: Settings, options: ComputeOptions, journal: Journal, post: Post) -> int:
+    with ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="work") as pool:
+        agent = Agent(
+            host=HostName(options.host),
+            hypervisor=_hypervisor(options),
+            journal=journal,
+            post=post,
+            settings=worker_settings(settings),
+            executor=pool,
+        )
+        agent.start()
+        with clockwork(Job("heartbeat", agent.heartbeat, settings.heartbeat_s, vital=True)):
+            code = serve_compute(settings.broker_url, options.host, agent, VERBS)
+            healthy = agent.running
+        try:
+            agent.drain(DRAIN_S)
+        except Broken:
+            healthy = False
+    return code if healthy else code or DEFECT
+
+
+def _hypervisor(options: ComputeOptions) -> SimulatedHypervisor:
+    hardware = read_hardware(options.topology) if options.topology else default_hardware()
+    return SimulatedHypervisor(hardware, options.directory / "hypervisor", _fates(options.habits))
+
+
+def _fates(given: Mapping[str, str]) -> Fates:
+    """Return how the hypervisor behaves; raise `Rejected` naming the habit that is wrong."""
+    known = {each.name for each in fields(Habit)} | {"seed"}
+    for name in given:
+        if name not in known:
+            message = f"habit is {name}: should be one of {', '.join(sorted(known))}"
+            raise Rejected("habit_unknown", message, key="habit")
+    numbers = {name: _number(name, text) for name, text in given.items()}
+    seed = numbers.pop("seed", None)
+    return seeded(Habits(Habit(**numbers)), None if seed is None else int(seed))
+
+
+def _number(name: str, text: str) -> float:
+    most = math.inf if name in {"latency_s", "latency_max_s", "seed"} else 1.0
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= most or math.isinf(number):
+        rule = "a number from 0 to 1" if most == 1.0 else "a number, 0 or more"
+        raise Rejected("habit_invalid", f"habit {name} is {text}: should be {rule}", key="habit")
+    return number

@@ -1,0 +1,48 @@
+"""How a command reaches the system: the settings, and the database when there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from conductor.settings import Settings, read_settings
+from conductor.store import open_store
+from conductor.store.ports import Store
+from models.errors import Rejected, Unreachable
+
+_SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The settings in force and the database that they name, open."""
+
+    settings: Settings
+    store: Store
+
+
+@contextmanager
+def reach() -> Iterator[Reach]:
+    """Open what the environment names and close it at the end.
+
+    Raises `Rejected` for wrong settings and `Unreachable` where there is no database.
+    """
+    settings = read_settings()
+    _refuse_missing_database(settings)
+    store = open_store(settings.store_url)
+    try:
+        yield Reach(settings, store)
+    finally:
+        store.close()
+
+
+def _refuse_missing_database(settings: Settings) -> None:
+    if settings.broker_url and not settings.database_url:
+        message = "CONDUCTOR_DATABASE_URL is not set: a system with a broker needs a database"
+        raise Rejected("setting_missing", message, key="CONDUCTOR_DATABASE_URL")
+    path = settings.store_url.removeprefix(_SQLITE)
+    if path != settings.store_url and not Path(path).exists():
+        message = f"there is no database at {path}: `conductor up` starts a system with one"
+        raise Unreachable("no_database", message)

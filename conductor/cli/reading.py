@@ -1,0 +1,110 @@
+"""What commands read of the database, a few statements a command whatever the number of rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from conductor.cli.views import HostSight, Story
+from conductor.operations.scope import ON_HOST
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Heartbeat, Host, Instance, OperationRecord
+from models.errors import Rejected
+from models.lifecycle import InstanceState
+
+T = TypeVar("T")
+
+_CHUNK = 500
+"""Keys a statement: databases limit how many values one may hold."""
+
+
+def stories_of(uow: UnitOfWork, records: Sequence[OperationRecord]) -> dict[str, Story]:
+    """Return children, events and decisions of many operations."""
+    ids = [record.id for record in records]
+    children: dict[str, list[Any]] = defaultdict(list)
+    events: dict[str, list[Any]] = defaultdict(list)
+    decisions: dict[str, list[Any]] = defaultdict(list)
+    for some in chunks(ids):
+        for child in uow.operations.where(parent_id=some):
+            children[child.parent_id or ""].append(child)
+        for event in uow.events.where(operation_id=some):
+            events[event.operation_id].append(event)
+        for decision in uow.decisions.where(operation_id=some):
+            decisions[decision.operation_id].append(decision)
+    return {id_: Story(children[id_], events[id_], decisions[id_]) for id_ in ids}
+
+
+def operations_on_host(uow: UnitOfWork, host: str, found: Iterable[OperationRecord]) -> set[str]:
+    """Return the ids of those operations that wait for a host, tried it, or whose instance it has.
+
+    A request for several instances counts where one of its children does.
+    """
+    here = {instance.id for instance in uow.instances.where(host=host)}
+    touching = [record for record in found if _touches(record, host, here)]
+    return {id_ for record in touching for id_ in (record.id, record.parent_id) if id_}
+
+
+def sights_of(uow: UnitOfWork, hosts: Sequence[Host], down_after_s: float) -> list[HostSight]:
+    """Return hosts with their heartbeats and the instances that hold something of them."""
+    names = [host.name for host in hosts]
+    beats: dict[str, Heartbeat] = {}
+    held: dict[str, list[str]] = defaultdict(list)
+    for some in chunks(names):
+        beats.update((beat.name, beat) for beat in uow.heartbeats.where(name=some))
+        for allocation in uow.allocations.where(host=some, consumer_kind="instance"):
+            held[allocation.host].append(allocation.consumer_id)
+    return [
+        HostSight(host, beats.get(host.name), held[host.name], uow.now, down_after_s)
+        for host in hosts
+    ]
+
+
+def hosts_named(uow: UnitOfWork, names: Sequence[str]) -> list[Host]:
+    """Return the named hosts, in the order of the names; raise `Rejected` for an unknown one."""
+    found: dict[str, Host] = {}
+    for some in chunks(names):
+        found.update((host.name, host) for host in uow.hosts.where(name=some))
+    for name in names:
+        if name not in found:
+            raise Rejected("host_unknown", f"host is {name}: no such host", key="host")
+    return [found[name] for name in names]
+
+
+def instance_named(uow: UnitOfWork, text: str) -> Instance:
+    """Return the instance with this id, or the only living one with this name.
+
+    Raises `Rejected` when there is none, or more than one.
+    """
+    by_id = uow.instances.get(text.lower())
+    if by_id is not None:
+        return by_id
+    named = [i for i in uow.instances.where(name=text) if i.state is not InstanceState.DELETED]
+    if not named:
+        message = f"instance is {text}: no instance has this id or name"
+        raise Rejected("instance_unknown", message, key="instance")
+    if len(named) > 1:
+        message = f"instance is {text}: {len(named)} instances have this name; use an id"
+        raise Rejected("instance_ambiguous", message, key="instance")
+    return named[0]
+
+
+def operation_of(uow: UnitOfWork, operation_id: str) -> OperationRecord:
+    """Return the operation; raise `Rejected` when there is none."""
+    record = uow.operations.get(operation_id.lower())
+    if record is None:
+        message = f"operation is {operation_id}: no such operation"
+        raise Rejected("operation_unknown", message, key="operation")
+    return record
+
+
+def chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Return the keys in parts that one statement can hold."""
+    for start in range(0, len(keys), _CHUNK):
+        yield keys[start : start + _CHUNK]
+
+
+def _touches(record: OperationRecord, host: str, here: set[str]) -> bool:
+    if record.waiting_on == ON_HOST + host or (record.instance_id or "") in here:
+        return True
+    return any(attempt.get("host") == host for attempt in record.attempts)

@@ -1,0 +1,166 @@
+"""Records as the contract shows them in JSON (CONTRACT §6). Times are UTC in ISO 8601."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from conductor.liveness import is_up, state_of
+from conductor.placement.resources import capacity
+from conductor.store.records import (
+    CatalogueEntry,
+    Decision,
+    Event,
+    Heartbeat,
+    Host,
+    Instance,
+    OperationRecord,
+)
+from models.messages.hardware import (
+    flavor_to_json,
+    host_to_json,
+    image_to_json,
+    placement_to_json,
+)
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What belongs to one operation beside its record."""
+
+    children: Sequence[OperationRecord] = ()
+    events: Sequence[Event] = ()
+    decisions: Sequence[Decision] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostSight:
+    """A host with what is known of it elsewhere, and the moment of looking."""
+
+    host: Host
+    heartbeat: Heartbeat | None
+    instances: Sequence[str]
+    now: float
+    down_after_s: float
+
+
+def moment(at: float | None) -> str | None:
+    """Return Unix seconds as `2026-01-31T12:00:00.123Z`."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def operation_view(record: OperationRecord, story: Story) -> Json:
+    """Return what `operations show` prints."""
+    return {
+        "id": record.id,
+        "kind": record.kind,
+        "state": record.state.value,
+        "step": record.step,
+        "instance_id": record.instance_id,
+        "parent_id": record.parent_id,
+        "replay_of": record.replay_of,
+        "error": dict(record.error) if record.error else None,
+        "created_at": moment(record.created_at),
+        "ended_at": moment(record.ended_at),
+        "project_id": record.project_id,
+        "user_id": record.user_id,
+        "undoing": record.undoing,
+        "attempt": record.attempt,
+        "attempts": [dict(attempt) for attempt in record.attempts],
+        "waiting_on": record.waiting_on,
+        "deadline_at": moment(record.deadline_at),
+        "children": [child.id for child in story.children],
+        "instances": _instances_of(record, story.children),
+        "decisions": [decision_view(decision) for decision in story.decisions],
+        "events": [
+            {"at": moment(event.at), "event": event.event, "detail": event.detail}
+            for event in story.events
+        ],
+    }
+
+
+def decision_view(decision: Decision) -> Json:
+    """Return why the scheduler chose what it chose."""
+    return {
+        "at": moment(decision.at),
+        "instance_id": decision.instance_id,
+        "host": decision.host,
+        "detail": dict(decision.detail),
+    }
+
+
+def instance_view(instance: Instance) -> Json:
+    """Return what `instances show` prints."""
+    return {
+        "id": instance.id,
+        "name": instance.name,
+        "state": instance.state.value,
+        "task_state": instance.task_state.value if instance.task_state else None,
+        "power_state": instance.power_state.value,
+        "host": instance.host,
+        "flavor": flavor_to_json(instance.flavor),
+        "image": image_to_json(instance.image) if instance.image else None,
+        "placement": placement_to_json(instance.placement) if instance.placement else None,
+        "fault": dict(instance.fault) if instance.fault else None,
+        "project_id": instance.project_id,
+        "user_id": instance.user_id,
+        "availability_zone": instance.availability_zone,
+        "group": instance.group,
+        "operation_id": instance.operation_id,
+        "created_at": moment(instance.created_at),
+        "updated_at": moment(instance.updated_at),
+        "deleted_at": moment(instance.deleted_at),
+    }
+
+
+def host_view(sight: HostSight) -> Json:
+    """Return what `hosts show` prints."""
+    host = sight.host
+    state, reason = state_of(host, up=_is_up(sight))
+    return {
+        "name": host.name,
+        "state": state.value,
+        "reason": reason,
+        "cells": host_to_json(host.topology)["cells"],
+        "usage": _usage(host),
+        "instances": list(sight.instances),
+        "hypervisor": host.hypervisor,
+        "traits": list(host.traits),
+        "seen_at": moment(sight.heartbeat.seen_at) if sight.heartbeat else None,
+    }
+
+
+def entry_view(entry: CatalogueEntry) -> Json:
+    """Return a flavor, image, aggregate, zone, server group or quota as it was defined."""
+    return {**entry.body, "created_at": moment(entry.created_at)}
+
+
+def _usage(host: Host) -> Json:
+    return {
+        name: {
+            "total": inventory.total,
+            "reserved": inventory.reserved,
+            "ratio": inventory.ratio,
+            "used": host.used.get(name, 0),
+            "free": capacity(inventory) - host.used.get(name, 0),
+        }
+        for name, inventory in host.inventory.items()
+    }
+
+
+def _is_up(sight: HostSight) -> bool:
+    return is_up(sight.host, sight.heartbeat, sight.now, sight.down_after_s)
+
+
+def _instances_of(record: OperationRecord, children: Sequence[OperationRecord]) -> list[str]:
+    """Return the instances that an operation is about: its own, or those of its children."""
+    named: Mapping[str, Any] = record.data
+    ids = named.get("instances") or [child.instance_id for child in children]
+    own = [record.instance_id] if record.instance_id else []
+    return [*own, *(id_ for id_ in ids if id_)]
