@@ -1,0 +1,140 @@
+"""The in-memory twin: the whole contract of the store without a database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from typing_extensions import override
+
+from conductor.store import shapes
+from conductor.store.memory_rows import (
+    MemoryDeadLetters,
+    MemoryDecisions,
+    MemoryEvents,
+    MemoryHosts,
+    MemoryInstances,
+    MemoryOperations,
+    MemoryOutbox,
+    MemoryRows,
+)
+from conductor.store.memory_table import Table
+from conductor.store.memory_view import Shelf, View
+from conductor.store.outbox import outbox_row
+from conductor.store.ports import Store, UnitOfWork
+from conductor.store.records import OperationRecord
+from conductor.store.turns import Turns
+from models.messages.letters import Letter
+
+WAIT_S: Final = 30.0
+
+
+class _Tables:
+    """All tables, with an index for each question that is asked often."""
+
+    def __init__(self) -> None:
+        self.operations = Table(
+            shapes.OPERATIONS,
+            hashed=("instance_id", "parent_id", "state"),
+            moments={"wakes": _wakes, "ended": lambda each: each.ended_at},
+        )
+        self.instances = Table(
+            shapes.INSTANCES,
+            hashed=("host", "project_id", "group", "state"),
+            moments={"deleted": lambda each: each.deleted_at},
+        )
+        self.hosts = Table(shapes.HOSTS)
+        self.allocations = Table(shapes.ALLOCATIONS, hashed=("consumer_id", "host"))
+        self.heartbeats = Table(shapes.HEARTBEATS)
+        self.events = Table(shapes.EVENTS, hashed=("operation_id",))
+        self.decisions = Table(shapes.DECISIONS, hashed=("operation_id", "instance_id"))
+        self.outbox = Table(shapes.OUTBOX, moments={"written": lambda each: each.created_at})
+        self.dead_letters = Table(shapes.DEAD_LETTERS, moments={"came": lambda each: each.at})
+        self.catalogue = Table(shapes.CATALOGUE, hashed=("kind",))
+
+
+class _UnitOfWork(UnitOfWork):
+    """One transaction over the tables in memory."""
+
+    def __init__(self, view: View, tables: _Tables, now: float) -> None:
+        self.now = now
+        self._view = view
+        self._posted: list[Letter] = []
+        events = MemoryEvents(view, tables.events)
+        decisions = MemoryDecisions(view, tables.decisions)
+        self.operations = MemoryOperations(view, tables.operations, events, decisions)
+        self.instances = MemoryInstances(view, tables.instances)
+        self.hosts = MemoryHosts(view, tables.hosts)
+        self.allocations = MemoryRows(view, tables.allocations)
+        self.heartbeats = MemoryRows(view, tables.heartbeats)
+        self.events = events
+        self.decisions = decisions
+        self.outbox = MemoryOutbox(view, tables.outbox)
+        self.dead_letters = MemoryDeadLetters(view, tables.dead_letters)
+        self.catalogue = MemoryRows(view, tables.catalogue)
+
+    @property
+    @override
+    def posted(self) -> Sequence[Letter]:
+        return tuple(self._posted)
+
+    @override
+    def post(self, letter: Letter) -> None:
+        self.outbox.put(outbox_row(letter, self.now))
+        self._posted.append(letter)
+
+    @override
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        self._view.check_writes()
+        mark, posted = self._view.mark, len(self._posted)
+        try:
+            yield
+        except BaseException:
+            self._view.undo(mark)
+            del self._posted[posted:]
+            raise
+
+
+class MemoryStore(Store):
+    """A store that lives as long as this object; one writer at a time, any number of readers."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._tables = _Tables()
+        self._shelf = Shelf()
+        self._turns = Turns(exclusive=True, wait_s=WAIT_S)
+
+    @override
+    @contextmanager
+    def begin(self) -> Iterator[UnitOfWork]:
+        with self._turns.take(), _closing(View(self._shelf, writes=True)) as view:
+            try:
+                yield _UnitOfWork(view, self._tables, self._clock())
+            except BaseException:
+                view.undo(0)
+                raise
+
+    @override
+    @contextmanager
+    def read(self) -> Iterator[UnitOfWork]:
+        with _closing(View(self._shelf, writes=False)) as view:
+            yield _UnitOfWork(view, self._tables, self._clock())
+
+    @override
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@contextmanager
+def _closing(view: View) -> Iterator[View]:
+    try:
+        yield view
+    finally:
+        view.close()
+
+
+def _wakes(operation: OperationRecord) -> float | None:
+    return None if operation.state.ended else operation.wake_at

@@ -1,0 +1,61 @@
+"""Questions that are more than fields that equal values."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from models.tables.schema import (
+    DEAD_LETTERS,
+    HARDWARE,
+    HOSTS,
+    INSTANCES,
+    OPERATIONS,
+    OUTBOX,
+    RUNNING,
+)
+
+_LIMIT: Final = sa.bindparam("row_limit", type_=sa.Integer)
+_LIVE: Final = INSTANCES.c.state != sa.literal_column("'deleted'")
+
+
+def _earliest(table: sa.Table, column: str) -> sa.Select[Any]:
+    """Return ids of rows before `at`, those that another process is deleting left out."""
+    moment = table.c[column]
+    earlier = sa.select(table.c.id).where(moment < sa.bindparam("at"))
+    ordered = earlier.order_by(moment, table.c.id).limit(_LIMIT)
+    return ordered.with_for_update(skip_locked=True)
+
+
+OVERDUE: Final = (
+    sa.select(OPERATIONS.c.id)
+    .where(sa.text(RUNNING), OPERATIONS.c.wake_at <= sa.bindparam("now"))
+    .order_by(OPERATIONS.c.wake_at, OPERATIONS.c.id)
+    .limit(_LIMIT)
+)
+
+ENDED_BEFORE: Final = _earliest(OPERATIONS, "ended_at")
+DELETED_BEFORE: Final = _earliest(INSTANCES, "deleted_at")
+DEAD_BEFORE: Final = _earliest(DEAD_LETTERS, "at")
+
+OUTBOX_OLDER: Final = OUTBOX.c.created_at < sa.bindparam("at")
+
+USAGE: Final = sa.select(
+    sa.func.count(),
+    sa.func.coalesce(sa.func.sum(INSTANCES.c.cores), 0),
+    sa.func.coalesce(sa.func.sum(INSTANCES.c.memory_mib), 0),
+    sa.func.coalesce(sa.func.sum(INSTANCES.c.disk_gb), 0),
+).where(INSTANCES.c.project_id == sa.bindparam("project_id"), _LIVE)
+
+HOSTS_OF_GROUP: Final = (
+    sa.select(INSTANCES.c.host, sa.func.count())
+    .where(INSTANCES.c.group == sa.bindparam("group"), INSTANCES.c.host.is_not(None), _LIVE)
+    .group_by(INSTANCES.c.host)
+)
+
+VERSIONS: Final = sa.select(HOSTS.c.name, HOSTS.c.version)
+
+HARDWARE_OF: Final = sa.select(HARDWARE.c.digest, HARDWARE.c.body).where(
+    HARDWARE.c.digest.in_(sa.bindparam("digests", expanding=True))
+)

@@ -1,0 +1,257 @@
+"""The tables of the SQL store, as one transaction asks and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import Executable, Row
+from typing_extensions import override
+
+from conductor.store import sql_questions as questions
+from conductor.store.ports import DeadLetters, Instances, Operations, Outbox, Rows
+from conductor.store.records import (
+    DeadLetter,
+    Decision,
+    Event,
+    Instance,
+    OperationRecord,
+    OutboxRow,
+)
+from conductor.store.shapes import Key
+from conductor.store.sql_session import Session
+from conductor.store.sql_table import Params, SqlTable
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
+
+class SqlRows(Rows[T]):
+    """Any table: everything the port promises, from its shape alone."""
+
+    def __init__(self, session: Session, table: SqlTable[T]) -> None:
+        self._session = session
+        self._table = table
+        self._shape = table.shape
+
+    @override
+    def get(self, *key: str) -> T | None:
+        return self._one(self._shape.asked_key(key), lock=False)
+
+    @override
+    def lock(self, *key: str) -> T | None:
+        self._session.check_writes()
+        return self._one(self._shape.asked_key(key), lock=True)
+
+    @override
+    def add(self, value: T) -> None:
+        self._session.check_writes()
+        params = self._encoded(value, self._shape.fields)
+        if not self._session.run(self._table.insert(), params).rowcount:
+            raise self._shape.exists([self._shape.key_of(value)])
+        self._hold(value)
+
+    @override
+    def add_many(self, values: Sequence[T]) -> None:
+        self._session.check_writes()
+        if not values:
+            return
+        params = [self._encoded(value, self._shape.fields) for value in values]
+        # All or none: what went in beside a taken key goes out again.
+        with self._session.savepoint():
+            if self._session.run(self._table.insert(), params).rowcount < len(values):
+                raise self._shape.exists([self._shape.key_of(value) for value in values])
+
+    @override
+    def save(self, value: T) -> None:
+        self._session.check_writes()
+        if not self._update(value):
+            raise self._shape.missing(self._shape.key_of(value))
+
+    @override
+    def put(self, value: T) -> None:
+        self._session.check_writes()
+        self._session.run(self._table.upsert(), self._encoded(value, self._shape.fields))
+        self._hold(value)
+
+    @override
+    def drop(self, *key: str) -> bool:
+        self._session.check_writes()
+        asked = self._shape.asked_key(key)
+        self._session.held.pop((self._shape.name, asked), None)
+        params = self._table.key_params(asked)
+        return self._session.run(self._table.delete(), params).rowcount > 0
+
+    @override
+    def where(self, *, limit: int | None = None, **equals: Any) -> list[T]:
+        tests, params = self._table.conditions(equals)
+        if limit is not None:
+            params["row_limit"] = limit
+        statement = self._table.select_where(tests, limited=limit is not None)
+        return self._found(statement, params, hold=self._session.reads_hold)
+
+    @override
+    def count(self, **equals: Any) -> int:
+        tests, params = self._table.conditions(equals)
+        found: int = self._session.run(self._table.count_where(tests), params).scalar_one()
+        return found
+
+    def _one(self, key: Key, *, lock: bool) -> T | None:
+        hold = lock or self._session.reads_hold
+        statement = self._table.select(lock=lock)
+        found = self._found(statement, self._table.key_params(key), hold=hold)
+        return found[0] if found else None
+
+    def _found(self, statement: Executable, params: Params, *, hold: bool) -> list[T]:
+        records = self._decoded(self._session.run(statement, params).fetchall())
+        if hold:
+            for record in records:
+                self._hold(record)
+        return records
+
+    def _update(self, value: T) -> bool:
+        """Write what differs from what the database holds; say whether there was a record."""
+        key = self._shape.key_of(value)
+        held: T | None = self._session.held.get((self._shape.name, key))
+        names = self._table.values if held is None else self._table.changed(value, held)
+        if not names:
+            return True
+        params = {**self._encoded(value, names), **self._table.key_params(key)}
+        if not self._session.run(self._table.update(names), params).rowcount:
+            return False
+        self._hold(value)
+        return True
+
+    def _drop_all(self, chosen: Executable, at: float, limit: int) -> list[str]:
+        """Delete the records whose ids a statement chooses; return the ids."""
+        self._session.check_writes()
+        rows = self._session.run(chosen, {"at": at, "row_limit": limit})
+        ids = list(rows.scalars())
+        self._drop_where("id", ids)
+        return ids
+
+    def _drop_where(self, column: str, among: Sequence[str]) -> None:
+        self._session.check_writes()
+        if among:
+            self._session.run(self._table.delete_among(column), {"w_among": among})
+            self._session.forget(self._shape.name)
+
+    def _hold(self, value: T) -> None:
+        self._session.held[self._shape.name, self._shape.key_of(value)] = value
+
+    def _encoded(self, value: T, names: Iterable[str]) -> Params:
+        return self._table.encoded(value, names)
+
+    def _decoded(self, rows: Sequence[Row[*tuple[Any, ...]]]) -> list[T]:
+        return [self._table.decoded(row) for row in rows]
+
+
+class SqlEvents(SqlRows[Event]):
+    """Events, which the database numbers."""
+
+    @override
+    def add(self, value: Event) -> None:
+        self.add_many([value])
+
+    @override
+    def add_many(self, values: Sequence[Event]) -> None:
+        self._session.check_writes()
+        if values:
+            params = [self._encoded(value, self._table.values) for value in values]
+            self._session.run(self._table.insert(), params)
+
+    @override
+    def put(self, value: Event) -> None:
+        if value.id is None:
+            self.add(value)
+        else:
+            super().put(value)
+
+    def drop_of(self, operation_ids: Sequence[str]) -> None:
+        """Delete the stories of operations."""
+        self._drop_where("operation_id", operation_ids)
+
+
+class SqlDecisions(SqlRows[Decision]):
+    """Decisions, which go with their operation."""
+
+    def drop_of(self, operation_ids: Sequence[str]) -> None:
+        """Delete why operations went where they did."""
+        self._drop_where("operation_id", operation_ids)
+
+
+class SqlOperations(SqlRows[OperationRecord], Operations):
+    """Operations, and the questions of the reaper."""
+
+    def __init__(
+        self,
+        session: Session,
+        table: SqlTable[OperationRecord],
+        events: SqlEvents,
+        decisions: SqlDecisions,
+    ) -> None:
+        super().__init__(session, table)
+        self._events = events
+        self._decisions = decisions
+
+    @override
+    def overdue(self, now: float, limit: int) -> list[str]:
+        rows = self._session.run(questions.OVERDUE, {"now": now, "row_limit": limit})
+        return list(rows.scalars())
+
+    @override
+    def drop_ended_before(self, at: float, limit: int) -> int:
+        ids = self._drop_all(questions.ENDED_BEFORE, at, limit)
+        self._events.drop_of(ids)
+        self._decisions.drop_of(ids)
+        return len(ids)
+
+
+class SqlInstances(SqlRows[Instance], Instances):
+    """Instances, and sums over them."""
+
+    @override
+    def lock_many(self, ids: Iterable[str]) -> dict[str, Instance]:
+        self._session.check_writes()
+        asked = sorted(set(ids))
+        if not asked:
+            return {}
+        found = self._found(self._table.select_many(), {"w_keys": asked}, hold=True)
+        return {instance.id: instance for instance in found}
+
+    @override
+    def usage(self, project_id: str) -> Mapping[str, int]:
+        row = self._session.run(questions.USAGE, {"project_id": project_id}).one()
+        return dict(zip(("instances", "cores", "memory_mb", "disk_gb"), map(int, row), strict=True))
+
+    @override
+    def hosts_of_group(self, group: str) -> Mapping[str, int]:
+        rows = self._session.run(questions.HOSTS_OF_GROUP, {"group": group})
+        return {row[0]: row[1] for row in rows}
+
+    @override
+    def drop_deleted_before(self, at: float, limit: int) -> int:
+        return len(self._drop_all(questions.DELETED_BEFORE, at, limit))
+
+
+class SqlOutbox(SqlRows[OutboxRow], Outbox):
+    """Letters on their way."""
+
+    @override
+    def older_than(self, at: float, limit: int) -> list[OutboxRow]:
+        statement = self._table.select_if("older", questions.OUTBOX_OLDER)
+        return self._found(statement, {"at": at, "row_limit": limit}, hold=False)
+
+    @override
+    def drop_many(self, ids: Sequence[str]) -> None:
+        self._drop_where("id", ids)
+
+
+class SqlDeadLetters(SqlRows[DeadLetter], DeadLetters):
+    """Messages that could not be handled."""
+
+    @override
+    def drop_before(self, at: float, limit: int) -> int:
+        return len(self._drop_all(questions.DEAD_BEFORE, at, limit))

@@ -1,0 +1,40 @@
+"""Which databases there are, and how their URL reaches SQLAlchemy."""
+
+from __future__ import annotations
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from models.errors import Rejected
+
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+
+
+def engine_url(url: str) -> URL:
+    """Return a `sqlite:///FILE` or `postgresql://…` URL with the driver that we install.
+
+    Raises `Rejected` (`database_url_invalid`), naming the value with its password hidden.
+    """
+    try:
+        given = make_url(url)
+    except (ArgumentError, ValueError):
+        raise _rejected(url.partition(":")[0] + ":…", "it is no URL") from None
+    driver = _DRIVERS.get(given.drivername)
+    shown = given.render_as_string(hide_password=True)
+    if driver is None:
+        raise _rejected(shown, "it must begin with sqlite:///, postgresql:// or memory://")
+    if driver == "sqlite" and given.database in {None, "", ":memory:"}:
+        raise _rejected(shown, "SQLite needs a file; without one say memory://")
+    return given.set(drivername=driver)
+
+
+def _rejected(shown: str, rule: str) -> Rejected:
+    return Rejected(
+        "database_url_invalid", f"database_url is {shown}: {rule}", key="database_url", value=shown
+    )
