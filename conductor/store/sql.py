@@ -12,7 +12,6 @@ from sqlalchemy.engine import URL
 from typing_extensions import override
 
 from conductor.store import shapes
-from models.tables.failures import translated
 from conductor.store.outbox import outbox_row
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.sql_hosts import Hardware, SqlHosts
@@ -30,6 +29,7 @@ from conductor.store.sql_table import Derived, SqlTable
 from conductor.store.turns import Turns
 from models.messages.letters import Letter
 from models.tables import engines, schema
+from models.tables.failures import translated
 from models.tables.urls import engine_url
 
 _SIZES: Final[Derived] = {

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Executable
 
-from models.tables.failures import translated
 from conductor.store.shapes import Key
 from models.errors import Broken
+from models.tables.failures import translated
 
 
 class Session:
