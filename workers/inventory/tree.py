@@ -12,7 +12,7 @@ import lzma
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TypeAlias, cast
@@ -89,7 +89,7 @@ def is_tarball(path: Path) -> bool:
     """Say whether a file looks like a tarball, compressed or not."""
     with path.open("rb") as file:
         start = file.read(512)
-    return _compression(start) != "none" or start[257:262] == b"ustar"
+    return _compression(start) is not None or start[257:262] == b"ustar"
 
 
 def _members(tarball: tarfile.TarFile) -> Iterator[tuple[PurePosixPath, str, str]]:
@@ -168,22 +168,18 @@ class _Bounded:
 @contextmanager
 def _decompressed(path: Path) -> Iterator[IO[bytes]]:
     with path.open("rb") as file:
-        compression = _compression(file.read(8))
+        opened = _compression(file.read(8))
         file.seek(0)
-        stream: object = file
-        match compression:
-            case "bzip2":
-                stream = bz2.BZ2File(file)
-            case "gzip":
-                stream = gzip.GzipFile(fileobj=file)
-            case "xz":
-                stream = lzma.LZMAFile(file)
+        stream = opened(file) if opened else file
         # All that a tarball read as a stream asks of its file is `read`.
         yield cast("IO[bytes]", _Bounded(cast("IO[bytes]", stream)))
 
 
-def _compression(start: bytes) -> str:
-    for magic, name in ((b"BZh", "bzip2"), (b"\x1f\x8b", "gzip"), (b"\xfd7zXZ", "xz")):
-        if start.startswith(magic):
-            return name
-    return "none"
+def _compression(start: bytes) -> Callable[[IO[bytes]], object] | None:
+    if start.startswith(b"BZh"):
+        return bz2.BZ2File
+    if start.startswith(b"\x1f\x8b"):
+        return lambda file: gzip.GzipFile(fileobj=file)
+    if start.startswith(b"\xfd7zXZ"):
+        return lzma.LZMAFile
+    return None
