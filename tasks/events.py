@@ -88,7 +88,7 @@ class EventStream:
         count = min(_BATCH, len(self._waiting))
         events = [self._waiting.popleft() for _ in range(count)]
         message = amqp.Message(
-            json.dumps(events).encode(),
+            json.dumps(events, default=str).encode(),
             content_type="application/json",
             content_encoding="utf-8",
             delivery_mode=1,
