@@ -13,7 +13,10 @@ FOLDERS = ("conductor", "workers", "models", "tasks", "tests")
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 40
 FILES = sorted(path for folder in FOLDERS for path in (CHECKOUT / folder).rglob("*.py"))
-SHIPPED = [path for path in FILES if path.relative_to(CHECKOUT).parts[0] != "tests"]
+# A migration is a list of columns, not a story; tests may tell a long one.
+SHIPPED = [
+    path for path in FILES if not {"tests", "migrations"} & set(path.relative_to(CHECKOUT).parts)
+]
 
 SILENCED = re.compile(r"#\s*(type:\s*ignore|noqa|fmt:\s*off)")
 REASONED = re.compile(r"#\s*(type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z]+\d+|fmt:\s*off)\W+\w+\W+\w+")
