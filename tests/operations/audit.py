@@ -1,0 +1,40 @@
+"""What must be true of a whole system at rest: the database, the hosts, and each other."""
+
+from __future__ import annotations
+
+from models.lifecycle import InstanceState, OperationState
+from tests.invariants import check_invariants
+from tests.operations.world import World
+
+_HAS_GUEST = (InstanceState.ACTIVE, InstanceState.STOPPED)
+
+
+def check_at_any_time(world: World) -> None:
+    """I1, I2, I4 on the database; I3: whoever is at work is looked at again some day."""
+    with world.store.read() as uow:
+        check_invariants(uow)
+        for record in uow.operations.where(ended_at=None):
+            assert record.wake_at is not None, record
+        for instance in uow.instances.where():
+            if instance.task_state is not None:
+                running = uow.operations.get(instance.operation_id or "")
+                assert running is not None and not running.state.ended, instance
+
+
+def check_at_rest(world: World) -> None:
+    """I7, and that hosts have exactly the guests that the database says."""
+    check_at_any_time(world)
+    with world.store.read() as uow:
+        instances = uow.instances.where()
+        for record in uow.operations.where():
+            assert record.state.ended, record
+            failed = record.state in (OperationState.FAILED, OperationState.STUCK)
+            assert not failed or record.error, record
+    expected = {i.id: i.host for i in instances if i.state in _HAS_GUEST}
+    assert world.guests() == expected
+    for instance in instances:
+        if instance.state in (InstanceState.ERROR, InstanceState.DELETED):
+            assert instance.host is None and instance.placement is None, instance
+        if instance.state is InstanceState.ERROR:
+            assert instance.fault and instance.fault["message"], instance
+        assert instance.operation_id is None, instance
