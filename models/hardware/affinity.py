@@ -4,7 +4,7 @@ A choice that offers enough still does when another cell joins it. The search fo
 also takes the guest's cells leans on that: it adds cells only where something is missing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from models.hardware.matching import Places, members
@@ -21,11 +21,15 @@ DEVICES = "devices_not_local"
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a choice of places lacks, and how much of it each further place adds at most."""
+    """What a choice of places lacks, and how much of it each further place adds at most.
+
+    No fewer than `places` further places can end the lack; None says that all together cannot.
+    """
 
     code: str
     missing: int
     gains: Mapping[int, int]
+    places: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +51,29 @@ class Devices:
             self._reach(anywhere, near, chosen)
             for anywhere, near in zip(self.anywhere, self.near, strict=True)
         ]
-        short, missing = shortfall(self.wants, self.stock, reach)
-        if not missing:
+        short = shortfall(self.wants, self.stock, reach)
+        if short is None:
             return None
-        reached = 0
-        for request in short:
-            reached |= reach[request]
+        together = 0
+        for request in short.requests:
+            together |= reach[request]
+        gains = self._gains(sorted(short.requests), [together] * len(reach))
+        everything = self._gains(range(len(self.wants)), reach)
+        places = _fewest(gains, short.missing)
+        more = _fewest(everything, short.missing_in_all)
+        bound = None if places is None or more is None else max(places, more)
+        return Lack(DEVICES, short.missing, gains, bound)
+
+    def _gains(self, requests: Iterable[int], reach: Sequence[Places]) -> dict[int, int]:
+        """Return how many devices each place brings that its requests do not all reach yet."""
         gains = {}
         for place in range(len(self.near[0])):
             added = 0
-            for request in short:
-                added |= self.near[request][place]
-            gain = sum(self.stock[pool] for pool in members(added & ~reached))
-            if gain:
-                gains[place] = gain
-        return Lack(DEVICES, missing, gains)
+            for request in requests:
+                added |= self.near[request][place] & ~reach[request]
+            if added:
+                gains[place] = sum(self.stock[pool] for pool in members(added))
+        return gains
 
     def kinds(self) -> list[object]:
         """Return for each place what it offers; places of equal kind can stand in for each other.
@@ -105,7 +117,7 @@ class Affinity:
     def lack(self, chosen: Places) -> Lack | None:
         """Return of what the chosen places lack that which the fewest others offer, or None."""
         lacks = [
-            Lack(NETWORK, 1, dict.fromkeys(members(local), 1))
+            Lack(NETWORK, 1, dict.fromkeys(members(local), 1), 1)
             for local in self.networks
             if not local & chosen
         ]
@@ -121,6 +133,16 @@ class Affinity:
             (devices[place], tuple(local >> place & 1 for local in self.networks))
             for place in range(width)
         ]
+
+
+def _fewest(gains: Mapping[int, int], missing: int) -> int | None:
+    """Return how many of the best gains make up for what is missing, None when all do not."""
+    gained = 0
+    for places, gain in enumerate(sorted(gains.values(), reverse=True), start=1):
+        gained += gain
+        if gained >= missing:
+            return places
+    return None
 
 
 def affinity_of(

@@ -40,7 +40,7 @@ class Completion:
         lack = self._affinity.lack(chosen) if self._affinity else None
         if lack is None:
             return True
-        if not _enough(lack, len(self._rows) - next_row - len(added)):
+        if lack.places is None or lack.places > len(self._rows) - next_row - len(added):
             return False
         return any(self._leads_on(begun, more) for more in self._extensions(lack, chosen, added))
 
@@ -72,8 +72,3 @@ class Completion:
         for place in places:
             counts[self._kinds[place]] = counts.get(self._kinds[place], 0) + 1
         return frozenset(counts.items())
-
-
-def _enough(lack: Lack, slots: int) -> bool:
-    """Say whether the best of the helping places could make up for what is missing."""
-    return sum(sorted(lack.gains.values(), reverse=True)[:slots]) >= lack.missing

@@ -6,6 +6,7 @@ an answer could depend on.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from models.errors import Rejected
@@ -27,8 +28,12 @@ def mask_of(cpus: Iterable[int]) -> CpuMask:
     return mask
 
 
+@lru_cache(maxsize=4096)
 def cpus_of(mask: CpuMask) -> tuple[int, ...]:
-    """Return the members of a set as sorted CPU numbers."""
+    """Return the members of a set as sorted CPU numbers.
+
+    Remembered, since a fleet has few distinct sets and every answer lists them again.
+    """
     members = []
     while mask:
         lowest = mask & -mask
@@ -44,12 +49,10 @@ def count(mask: CpuMask) -> int:
 
 def first_cpus(mask: CpuMask, how_many: int) -> CpuMask:
     """Return the `how_many` lowest CPUs of a set, or all of it when it holds fewer."""
-    taken = 0
+    rest = mask
     for _ in range(how_many):
-        lowest = mask & -mask
-        taken |= lowest
-        mask ^= lowest
-    return taken
+        rest &= rest - 1
+    return mask ^ rest
 
 
 def span(first: int, last: int) -> CpuMask:

@@ -32,9 +32,9 @@ def cpu_shortage(
     A thread policy binds only where something is pinned: a mixed guest's cell without
     dedicated vCPUs fits under any.
     """
-    free = cell.free_cpus
-    if vcpus + extra > free.bit_count():
-        return ("not_enough_dedicated_cpus", vcpus + extra, free.bit_count())
+    free = cell.free_cpus.bit_count()
+    if vcpus + extra > free:
+        return ("not_enough_dedicated_cpus", vcpus + extra, free)
     if thread_policy == ISOLATE and vcpus + extra:
         return _isolate_shortage(cell, vcpus, extra)
     if thread_policy == REQUIRE and vcpus:
@@ -46,27 +46,25 @@ def pick_cpus(cell: HostCell, vcpus: int, thread_policy: str | None, extra: int)
     """Return the CPUs to take; only for what `cpu_shortage` found nothing missing for."""
     if thread_policy == ISOLATE:
         return _pick_isolated(cell, vcpus, extra)
-    free = cell.free_cpus
-    cores = _free_cores(cell, free)
-    usable = [core for core in cores if core & (core - 1)] if thread_policy == REQUIRE else cores
+    cores = _free_cores(cell)
+    usable = _with_siblings(cores) if thread_policy == REQUIRE else cores
     threads = _siblings_together(usable, vcpus)
-    cpus = tuple(cpu for mask in threads for cpu in cpus_of(mask))
-    if not extra:
-        return Pick(cpus)
+    cpus: list[int] = []
     for mask in threads:
-        free &= ~mask
+        cpus += cpus_of(mask)
+    if not extra:
+        return Pick(tuple(cpus))
     # The emulator takes a thread of the fullest core, where it breaks up no siblings.
+    free = cell.free_cpus & ~sum(threads)
     leftovers = [core & free for core in cores if core & free]
-    return Pick(cpus, first_cpus(min(leftovers, key=int.bit_count), 1))
+    return Pick(tuple(cpus), first_cpus(min(leftovers, key=int.bit_count), 1))
 
 
 def _require_shortage(cell: HostCell, vcpus: int) -> Shortage | None:
     if cell.threads_per_core < 2:
         return ("no_sibling_threads", 2, 1)
     # Any count up to this sum can be laid out with at most one vCPU alone on its core.
-    threads = sum(
-        core.bit_count() for core in _free_cores(cell, cell.free_cpus) if core & (core - 1)
-    )
+    threads = sum(map(int.bit_count, _with_siblings(_free_cores(cell))))
     return ("not_enough_sibling_threads", vcpus, threads) if vcpus > threads else None
 
 
@@ -91,28 +89,26 @@ def _pick_isolated(cell: HostCell, vcpus: int, extra: int) -> Pick:
         # Narrow cores can carry no isolated vCPU, so they go to the emulator first.
         core = narrower[0] if narrower else widest[vcpus]
         reserved = core & -core
-        cores = [*cores, core]
+        cores.append(core)
     blocked = 0
     if cell.shared_cpus == cell.dedicated_cpus:
-        for core in cores:
-            blocked |= core & (core - 1)
+        blocked = sum(core & (core - 1) for core in cores)
     return Pick(cpus, reserved, blocked)
 
 
 def _siblings_together(cores: list[CpuMask], vcpus: int) -> list[CpuMask]:
-    """Return threads for the vCPUs core by core: emptiest cores whole, the rest where it just fits.
+    """Return threads for the vCPUs by core: emptiest cores whole, the rest where it just fits.
 
     At most one vCPU is alone on a core that has two free threads.
     """
     chosen: list[CpuMask] = []
     cores = sorted(cores, key=int.bit_count, reverse=True)
     for position, core in enumerate(cores):
-        if not vcpus:
-            break
         threads = core.bit_count()
         if threads >= vcpus:
-            last = min((c for c in cores[position:] if c.bit_count() >= vcpus), key=int.bit_count)
-            chosen.append(first_cpus(last, vcpus))
+            if vcpus:
+                roomy = [each for each in cores[position:] if each.bit_count() >= vcpus]
+                chosen.append(first_cpus(min(roomy, key=int.bit_count), vcpus))
             break
         if threads > 2 and vcpus == threads + 1 and cores[position + 1].bit_count() > 1:
             threads -= 1  # leaves two for the next core instead of one alone
@@ -121,22 +117,29 @@ def _siblings_together(cores: list[CpuMask], vcpus: int) -> list[CpuMask]:
     return chosen
 
 
-def _free_cores(cell: HostCell, free: CpuMask) -> list[CpuMask]:
+def _with_siblings(cores: list[CpuMask]) -> list[CpuMask]:
+    """Return the cores that have at least two threads."""
+    return [core for core in cores if core & (core - 1)]
+
+
+def _free_cores(cell: HostCell) -> list[CpuMask]:
+    """Return the free threads of every core that has some."""
+    free = cell.free_cpus
     cores = [core & free for core in cell.siblings if core & free]
-    return cores + _lone_cpus(cell, free)
+    return cores if sum(cores) == free else cores + _lone_cpus(cell)
 
 
 def _whole_cores(cell: HostCell) -> tuple[list[CpuMask], list[CpuMask]]:
     """Return the wholly free cores: those of the cell's greatest thread count, and the others."""
-    free = cell.free_cpus
-    whole = [core for core in cell.siblings if core and not core & ~free]
-    whole += _lone_cpus(cell, free)
+    taken = ~cell.free_cpus
+    whole = [core for core in cell.siblings if core and not core & taken]
+    whole += _lone_cpus(cell)
     threads = cell.threads_per_core
     widest = [core for core in whole if core.bit_count() == threads]
     return widest, [core for core in whole if core.bit_count() < threads]
 
 
-def _lone_cpus(cell: HostCell, free: CpuMask) -> list[CpuMask]:
-    for core in cell.siblings:
-        free &= ~core
-    return [1 << cpu for cpu in cpus_of(free)] if free else []
+def _lone_cpus(cell: HostCell) -> list[CpuMask]:
+    """Return the free CPUs of which no siblings are known, each as a core."""
+    free = cell.free_cpus & ~sum(cell.siblings)
+    return [1 << cpu for cpu in cpus_of(free)]

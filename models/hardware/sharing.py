@@ -1,25 +1,40 @@
 """Sharing stocks out among requests that may use only some of them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from models.hardware.matching import Places, members
 
 
-def shortfall(
-    wants: Sequence[int], stock: Sequence[int], reach: Sequence[Places]
-) -> tuple[frozenset[int], int]:
-    """Return the requests that go short together and by how many; none and 0 if all are served.
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Requests that go short together by `missing`; all requests go short by `missing_in_all`.
 
-    Request r wants `wants[r]` pieces from the stocks in `reach[r]`. All stocks that the
-    returned requests reach hold exactly what they want less the number returned (Hall's
+    The stocks that `requests` reach hold exactly what they want less what is missing (Hall's
     condition, found as the cut of a maximum flow).
     """
+
+    requests: frozenset[int]
+    missing: int
+    missing_in_all: int
+
+
+def shortfall(
+    wants: Sequence[int], stock: Sequence[int], reach: Sequence[Places]
+) -> Shortfall | None:
+    """Return what cannot be served, None when everything can.
+
+    Request r wants `wants[r]` pieces from the stocks in `reach[r]`.
+    """
     sharing = _Sharing(stock, reach)
+    first: tuple[frozenset[int], int] | None = None
+    missing_in_all = 0
     for request, want in enumerate(wants):
         missing = sharing.serve(request, want)
-        if missing:
-            return frozenset(sharing.asked), missing
-    return frozenset(), 0
+        if missing and first is None:
+            first = frozenset(sharing.asked), missing
+        missing_in_all += missing
+    return Shortfall(*first, missing_in_all) if first else None
 
 
 class _Sharing:
