@@ -1,11 +1,14 @@
 """What deploy/rabbitmq gives a broker is what the product wants; a host may do little there."""
 
+import itertools
 import json
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pika
@@ -127,3 +130,33 @@ def test_a_host_may_not_read_what_is_meant_for_others(channel: BlockingChannel, 
 def test_a_host_may_declare_nothing(channel: BlockingChannel) -> None:
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
         channel.queue_declare("compute_mine", durable=True)
+
+
+def test_a_worker_reports_with_no_more_rights_than_that(broker: Broker, tmp_path: Path) -> None:
+    deploy = CHECKOUT / "deploy"
+    command = ["serve", "compute", "--host", HOST, "--hypervisor", "simulated"]
+    options = ["--topology", str(deploy / "host.example.json"), "--state-dir", str(tmp_path)]
+    others = {name: value for name, value in os.environ.items() if "CONDUCTOR" not in name}
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "conductor", *command, *options],
+            env={**others, "CONDUCTOR_BROKER_URL": broker.host_url},
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+        ) as worker,
+        pika.BlockingConnection(pika.URLParameters(broker.url)) as reader,
+    ):
+        try:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n", log.read_text()
+            channel = reader.channel()
+            heard = channel.consume("reports", auto_ack=True, inactivity_timeout=20)
+            tasks = {props.headers["task"] for _, props, body in itertools.islice(heard, 2) if body}
+            assert any("hello" in task for task in tasks), log.read_text()
+        finally:
+            worker.terminate()
+            code = worker.wait(timeout=20)
+    assert code == 0, log.read_text()
