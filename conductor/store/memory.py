@@ -28,7 +28,7 @@ from conductor.store.records import OperationRecord
 from conductor.store.turns import Turns
 from models.messages.letters import Letter
 
-WAIT_S: Final = 30.0
+WAIT_S: Final = 10.0
 
 
 class _Tables:
@@ -101,11 +101,11 @@ class _UnitOfWork(UnitOfWork):
 class MemoryStore(Store):
     """A store that lives as long as this object; one writer at a time, any number of readers."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, wait_s: float = WAIT_S) -> None:
         self._clock = clock
         self._tables = _Tables()
         self._shelf = Shelf()
-        self._turns = Turns(exclusive=True, wait_s=WAIT_S)
+        self._turns = Turns(exclusive=True, wait_s=wait_s)
 
     @override
     @contextmanager

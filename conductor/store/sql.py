@@ -104,18 +104,21 @@ class _UnitOfWork(UnitOfWork):
 class SqlStore(Store):
     """A store in SQLite (`sqlite:///FILE`) or PostgreSQL (`postgresql://…`).
 
-    Any number of threads and processes may share the database. Opened after a fork, never
-    before: connections do not survive one.
+    Any number of threads and processes may share the database; `wait_s` is how long any of
+    them waits for a lock before it is a `Conflict`. Opened after a fork, never before:
+    connections do not survive one.
     """
 
-    def __init__(self, url: str | URL, clock: Callable[[], float] = time.time) -> None:
-        target = engine_url(url) if isinstance(url, str) else url
+    def __init__(
+        self, url: str, clock: Callable[[], float] = time.time, wait_s: float = engines.WAIT_S
+    ) -> None:
+        target = engine_url(url)
         self._clock = clock
         self._embedded = target.get_backend_name() == "sqlite"
-        self._writers, self._readers = _engines(target)
+        self._writers, self._readers = _engines(target, wait_s)
         self._kept: Connection | None = None
         self._tables = _Tables(target.get_backend_name())
-        self._turns = Turns(exclusive=self._embedded, wait_s=engines.WAIT_S)
+        self._turns = Turns(exclusive=self._embedded, wait_s=wait_s)
 
     @override
     @contextmanager
@@ -166,10 +169,10 @@ class SqlStore(Store):
             kept.close()
 
 
-def _engines(url: URL) -> tuple[Engine, Engine]:
+def _engines(url: URL, wait_s: float) -> tuple[Engine, Engine]:
     """Return what writes and what reads."""
     if url.get_backend_name() == "sqlite":
-        return engines.sqlite_writer(url), engines.sqlite_reader(url)
-    writers = engines.postgresql(url)
+        return engines.sqlite_writer(url, wait_s), engines.sqlite_reader(url, wait_s)
+    writers = engines.postgresql(url, wait_s)
     snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     return writers, writers.execution_options(**snapshot)

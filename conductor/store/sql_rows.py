@@ -135,7 +135,8 @@ class SqlRows(Rows[T]):
     def _drop_where(self, column: str, among: Sequence[str]) -> None:
         self._session.check_writes()
         if among:
-            self._session.run(self._table.delete_among(column), {"w_among": among})
+            params = [{f"w_{column}": each} for each in among]
+            self._session.run(self._table.delete_where(column), params)
             self._session.forget(self._shape.name)
 
     def _hold(self, value: T) -> None:

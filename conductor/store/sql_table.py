@@ -138,14 +138,21 @@ class SqlTable(Generic[T]):
 
     def count_where(self, tests: Tests) -> sa.Executable:
         """Return: the number of records by conditions."""
-        counted = sa.select(sa.func.count()).select_from(self.table)
-        return self._built(("count", tests), lambda: self._where(counted, tests))
+
+        def build() -> sa.Executable:
+            return self._where(sa.select(sa.func.count()).select_from(self.table), tests)
+
+        return self._built(("count", tests), build)
 
     def select_many(self) -> sa.Executable:
         """Return: records by a list of first key parts (`w_keys`), locked in ascending order."""
-        column = self.table.c[self.shape.key[0]]
-        listed = self._selected.where(column.in_(sa.bindparam("w_keys", expanding=True)))
-        return self._built("many", lambda: _locked(listed.order_by(column), lock=True))
+
+        def build() -> sa.Executable:
+            column = self.table.c[self.shape.key[0]]
+            listed = self._selected.where(column.in_(sa.bindparam("w_keys", expanding=True)))
+            return _locked(listed.order_by(column), lock=True)
+
+        return self._built("many", build)
 
     def select_if(self, name: str, condition: sa.ColumnElement[bool]) -> sa.Executable:
         """Return: records by a condition of that name, oldest first, at most `row_limit`."""
@@ -197,10 +204,13 @@ class SqlTable(Generic[T]):
         """Return: delete by key."""
         return self._built("delete", lambda: sa.delete(self.table).where(self._key))
 
-    def delete_among(self, column: str) -> sa.Executable:
-        """Return: delete where a column is one of `w_among`."""
-        listed = self.table.c[column].in_(sa.bindparam("w_among", expanding=True))
-        return self._built(("delete", column), lambda: sa.delete(self.table).where(listed))
+    def delete_where(self, column: str) -> sa.Executable:
+        """Return: delete where a column is `w_COLUMN`."""
+
+        def build() -> sa.Executable:
+            return sa.delete(self.table).where(self.table.c[column] == sa.bindparam(f"w_{column}"))
+
+        return self._built(("delete", column), build)
 
     def _bound(self, names: Iterable[str]) -> dict[str, sa.BindParameter[Any]]:
         """Return a parameter for each column that these fields fill."""

@@ -18,24 +18,25 @@ _MOST: Final = 40
 _CACHE_KIB: Final = 32 * 1024
 
 
-def sqlite_writer(url: URL) -> Engine:
+def sqlite_writer(url: URL, wait_s: float = WAIT_S) -> Engine:
     """Return the engine whose transactions take SQLite's write lock at once (BEGIN IMMEDIATE).
 
     Taken later, the lock could be refused to a transaction that has already read.
     """
     # Committed is what survives the process; the last moments before a power cut may be lost.
-    return _sqlite(url, "BEGIN IMMEDIATE", ("journal_mode = WAL", "synchronous = NORMAL"))
+    pragmas = ("journal_mode = WAL", "synchronous = NORMAL")
+    return _sqlite(url, "BEGIN IMMEDIATE", pragmas, wait_s)
 
 
-def sqlite_reader(url: URL) -> Engine:
+def sqlite_reader(url: URL, wait_s: float = WAIT_S) -> Engine:
     """Return the engine whose transactions see one snapshot and cannot write."""
-    return _sqlite(url, "BEGIN", ("query_only = ON",))
+    return _sqlite(url, "BEGIN", ("query_only = ON",), wait_s)
 
 
-def postgresql(url: URL) -> Engine:
+def postgresql(url: URL, wait_s: float = WAIT_S) -> Engine:
     """Return an engine that gives up on locks, statements and idle transactions in time."""
     limits = {
-        "lock_timeout": WAIT_S,
+        "lock_timeout": wait_s,
         "statement_timeout": STATEMENT_S,
         "idle_in_transaction_session_timeout": _IDLE_S,
     }
@@ -46,21 +47,21 @@ def postgresql(url: URL) -> Engine:
         pool_pre_ping=True,
         pool_size=_POOL,
         max_overflow=_MOST - _POOL,
-        pool_timeout=WAIT_S,
+        pool_timeout=wait_s,
         use_native_hstore=False,
         json_serializer=_as_is,
         json_deserializer=_as_is,
     )
 
 
-def _sqlite(url: URL, begin: str, pragmas: tuple[str, ...]) -> Engine:
+def _sqlite(url: URL, begin: str, pragmas: tuple[str, ...], wait_s: float) -> Engine:
     engine = create_engine(
         url,
         # One connection serves many threads, one after the other.
-        connect_args={"check_same_thread": False, "timeout": WAIT_S},
+        connect_args={"check_same_thread": False, "timeout": wait_s},
         pool_size=_POOL,
         max_overflow=_MOST - _POOL,
-        pool_timeout=WAIT_S,
+        pool_timeout=wait_s,
         json_serializer=_as_is,
         json_deserializer=_as_is,
     )

@@ -1,0 +1,1 @@
+"""The promises of `conductor.store.ports`, kept by the in-memory twin, SQLite and PostgreSQL."""

@@ -1,0 +1,93 @@
+"""Every adapter, empty, with a clock that stands where it is put."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from conductor.store.memory import MemoryStore
+from conductor.store.ports import Store
+from conductor.store.sql import SqlStore
+from models.tables.schema import METADATA
+from models.tables.upgrade import upgrade
+
+ADAPTERS = ("memory", "sqlite", "postgresql")
+WAIT_S = 0.3
+
+Opener = Callable[[], Store]
+
+
+class Clock:
+    """Unix time as a test wants it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def empty_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sqlite") / "empty.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def sqlite_url(empty_sqlite: Path, tmp_path: Path) -> str:
+    """URL of a SQLite database with tables and without rows."""
+    return f"sqlite:///{shutil.copy(empty_sqlite, tmp_path / 'store.db')}"
+
+
+@pytest.fixture(scope="session")
+def upgraded_postgresql(fresh_database: Callable[[], str]) -> str:
+    url = fresh_database()
+    upgrade(url)
+    return url
+
+
+@pytest.fixture
+def postgresql_url(upgraded_postgresql: str) -> str:
+    """URL of a PostgreSQL database with tables and without rows."""
+    engine = create_engine(upgraded_postgresql)
+    tables = ", ".join(METADATA.tables)
+    with engine.begin() as connection:
+        connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY"))
+    engine.dispose()
+    return upgraded_postgresql
+
+
+@pytest.fixture(params=ADAPTERS)
+def opener(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Opener]:
+    """Open the one store of this test once more, as another process would.
+
+    The twin lives in one process, so its second opening is the first.
+    """
+    with ExitStack() as opened:
+        if request.param == "memory":
+            store = MemoryStore(clock, wait_s=WAIT_S)
+            yield lambda: store
+            return
+        url = request.getfixturevalue(f"{request.param}_url")
+
+        def again() -> Store:
+            another = SqlStore(url, clock, wait_s=WAIT_S)
+            opened.callback(another.close)
+            return another
+
+        yield again
+
+
+@pytest.fixture
+def store(opener: Opener) -> Store:
+    """A store of each kind."""
+    return opener()
