@@ -18,7 +18,7 @@ from models.errors import Broken, Rejected
 from models.ids import HostName
 from tasks.app import make_app
 from tasks.carrier import CeleryCarrier
-from tasks.compute import serve_compute
+from tasks.compute import Host, serve_compute
 from tasks.events import EventStream
 from tasks.worker import node_name
 from workers.actions.verbs import VERBS
@@ -26,8 +26,6 @@ from workers.agent import Agent
 from workers.hypervisor.fates import Fates, Habit, Habits, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.journal.file import FileJournal
-from workers.journal.port import Journal
-from workers.reporter import Post
 
 DRAIN_S: Final = 30.0
 """How long running work may take after SIGTERM; a longer call is aborted and done again later."""
@@ -47,34 +45,35 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
     """Serve one host until told to stop; return the exit code."""
     journal = FileJournal(options.directory)
     app = make_app(settings.broker_url)
-    events = EventStream(app, node_name(f"compute-{options.host}"))
+    host = Host(options.host, VERBS)
+    events = EventStream(app, node_name(host.role))
     carrier = CeleryCarrier(app, events)
     try:
-        return _run(settings, options, journal, carrier.send)
+        with ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="work") as pool:
+            agent = Agent(
+                host=HostName(host.name),
+                hypervisor=_hypervisor(options),
+                journal=journal,
+                post=carrier.send,
+                settings=worker_settings(settings),
+                executor=pool,
+            )
+            return _serve(settings, host, agent, events)
     finally:
         events.close()
         carrier.close()
         journal.close()
 
 
-def _run(settings: Settings, options: ComputeOptions, journal: Journal, post: Post) -> int:
-    with ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="work") as pool:
-        agent = Agent(
-            host=HostName(options.host),
-            hypervisor=_hypervisor(options),
-            journal=journal,
-            post=post,
-            settings=worker_settings(settings),
-            executor=pool,
-        )
-        agent.start()
-        with clockwork(Job("heartbeat", agent.heartbeat, settings.heartbeat_s, vital=True)):
-            code = serve_compute(settings.broker_url, options.host, agent, VERBS)
-            healthy = agent.running
-        try:
-            agent.drain(DRAIN_S)
-        except Broken:
-            healthy = False
+def _serve(settings: Settings, host: Host, agent: Agent, events: EventStream) -> int:
+    agent.start()
+    with clockwork(Job("heartbeat", agent.heartbeat, settings.heartbeat_s, vital=True)):
+        code = serve_compute(settings.broker_url, host, agent, events)
+        healthy = agent.running
+    try:
+        agent.drain(DRAIN_S)
+    except Broken:
+        healthy = False
     return code if healthy else code or DEFECT
 
 

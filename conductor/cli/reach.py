@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conductor.settings import Settings, read_settings
-from conductor.store import open_store
+from conductor.store.open import open_store
 from conductor.store.ports import Store
 from models.errors import Rejected, Unreachable
 

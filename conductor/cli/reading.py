@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from conductor.cli.render_layout import Guest
 from conductor.cli.views import HostSight, Story
-from conductor.operations.scope import ON_HOST
+from conductor.operations.waits import ON_HOST
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host, Instance, OperationRecord
 from models.errors import Rejected
@@ -57,6 +58,15 @@ def sights_of(uow: UnitOfWork, hosts: Sequence[Host], down_after_s: float) -> li
     return [
         HostSight(host, beats.get(host.name), held[host.name], uow.now, down_after_s)
         for host in hosts
+    ]
+
+
+def guests_of(uow: UnitOfWork, host: str) -> list[Guest]:
+    """Return the instances of a host as a picture of it needs them."""
+    return [
+        Guest(each.name, each.flavor.vcpus, each.flavor.memory_mib, each.placement)
+        for each in uow.instances.where(host=host)
+        if each.state is not InstanceState.DELETED
     ]
 
 

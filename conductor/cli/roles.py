@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from conductor.cli.clockwork import Job, clockwork
 from conductor.cli.embedded import RETIRE_EVERY_S, build_service, scheduling_settings
+from conductor.operations import OPERATIONS
 from conductor.outbox import Outbox
 from conductor.scheduling.service import Scheduler
 from conductor.settings import Settings
-from conductor.store import open_store
+from conductor.store.open import open_store
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Heartbeat
+from conductor.store.records import Heartbeat, Json, OperationRecord
 from models.errors import Conflict, Rejected, Unreachable
+from models.lifecycle import OperationState
 from models.messages.carrier import Carrier
+from models.messages.requests import PREFIX
 from tasks.app import make_app
 from tasks.carrier import CeleryCarrier
 from tasks.conductor import serve_conductor
 from tasks.events import EventStream
+from tasks.results import ResultShower, Shown
 from tasks.scheduler import serve_scheduler
 from tasks.worker import node_name
 
@@ -35,19 +40,26 @@ class Means:
     name: str
     store: Store
     carrier: Carrier
+    events: EventStream
 
 
 def run_conductor(settings: Settings) -> int:
     """Accept requests and move operations until told to stop; return the exit code."""
     with _means(settings, "conductor") as means:
-        service = build_service(settings, means.store, means.carrier, means.name)
+        shower = ResultShower(settings.result_url, means.events) if settings.result_url else None
+        on_change = partial(_show, shower) if shower else None
+        service = build_service(settings, means.store, means.carrier, means.name, on_change)
         jobs = (
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
         )
         with clockwork(*jobs):
-            code = serve_conductor(settings.broker_url, service, settings.conductor_threads)
+            code = serve_conductor(
+                settings.broker_url, service, means.events, settings.conductor_threads
+            )
         service.outbox.forget()
+        if shower is not None:
+            shower.close()
     return code
 
 
@@ -62,7 +74,7 @@ def run_scheduler(settings: Settings) -> int:
             Job("forget", outbox.forget, FORGET_EVERY_S),
         )
         with clockwork(*jobs):
-            code = serve_scheduler(settings.broker_url, scheduler, outbox.publish)
+            code = serve_scheduler(settings.broker_url, scheduler, outbox.publish, means.events)
         outbox.forget()
     return code
 
@@ -79,7 +91,7 @@ def _means(settings: Settings, role: str) -> Iterator[Means]:
     events = EventStream(app, name)
     carrier = CeleryCarrier(app, events)
     try:
-        yield Means(name, store, carrier)
+        yield Means(name, store, carrier, events)
         _say_goodbye(store, name)
     finally:
         events.close()
@@ -92,6 +104,29 @@ def _beat(outbox: Outbox, name: str, kind: str) -> Callable[[], None]:
         uow.heartbeats.put(Heartbeat(name, kind, uow.now))
 
     return lambda: outbox.run(put)
+
+
+def _show(shower: ResultShower, record: OperationRecord) -> None:
+    """Show an operation to whoever looks at its id in the result backend, and in Flower."""
+    shower.show(
+        Shown(
+            operation_id=record.id,
+            task=PREFIX + record.kind,
+            state=record.state,
+            result=_result_of(record),
+            error=record.error,
+            shown=record.instance_id or "",
+            root_id=record.root_id,
+            parent_id=record.parent_id,
+        )
+    )
+
+
+def _result_of(record: OperationRecord) -> Json | None:
+    definition = OPERATIONS.get(record.kind)
+    if record.state is not OperationState.SUCCEEDED or definition is None:
+        return None
+    return definition.describe(definition.load(record.data))
 
 
 def _say_goodbye(store: Store, name: str) -> None:

@@ -85,6 +85,18 @@ def operation_view(record: OperationRecord, story: Story) -> Json:
     }
 
 
+def event_view(event: Event, kind: str) -> Json:
+    """Return one line of a story, as `operations watch` prints it."""
+    return {
+        "at": moment(event.at),
+        "operation_id": event.operation_id,
+        "kind": kind,
+        "instance_id": event.instance_id,
+        "event": event.event,
+        "detail": event.detail,
+    }
+
+
 def decision_view(decision: Decision) -> Json:
     """Return why the scheduler chose what it chose."""
     return {

@@ -1,10 +1,14 @@
-"""What commands read from their arguments."""
+"""What commands read from their arguments, and refuse in one line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
+from typing import TypeVar
 
 from models.errors import Rejected
+
+E = TypeVar("E", bound=StrEnum)
 
 
 def pairs(given: Iterable[str] | None, field: str) -> dict[str, str]:
@@ -17,3 +21,14 @@ def pairs(given: Iterable[str] | None, field: str) -> dict[str, str]:
             raise Rejected("pair_invalid", message, key=field)
         found[key] = value
     return found
+
+
+def member(kind: type[E], text: str | None, field: str) -> E | None:
+    """Return the member that a text names in any case; raise `Rejected` when it names none."""
+    if text is None:
+        return None
+    for each in kind:
+        if each.value.lower() == text.lower():
+            return each
+    known = ", ".join(each.value for each in kind)
+    raise Rejected("value_unknown", f"{field} is {text}: should be one of {known}", key=field)

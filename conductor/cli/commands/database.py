@@ -1,0 +1,36 @@
+"""Look after the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from conductor.cli.output import Output, show_all
+from conductor.cli.tables import key, table_of
+from conductor.settings import Settings, read_settings
+from models.tables.upgrade import upgrade as upgrade_tables
+
+_SQLITE = "sqlite:///"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `db` with its verb."""
+    database = typer.Typer(help="Look after the database.")
+    database.callback()(lambda: None)
+    database.command("upgrade")(upgrade)
+    app.add_typer(database, name="db", no_args_is_help=True)
+
+
+def upgrade(output: Output = None) -> None:
+    """Create tables or bring them up to date; again is harmless."""
+    settings = read_settings()
+    rows = [{"revision": revision} for revision in prepared(settings)]
+    show_all(rows, output, lambda: table_of(rows, (("revisions applied", key("revision")),)))
+
+
+def prepared(settings: Settings) -> list[str]:
+    """Make the folder of a SQLite database and bring the tables up to date."""
+    if settings.store_url.startswith(_SQLITE):
+        Path(settings.store_url.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    return upgrade_tables(settings.store_url)

@@ -1,0 +1,173 @@
+"""Look at hosts, see their NUMA cells, take them in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from conductor import hosts as rules
+from conductor.cli.commands.host_import import import_hosts
+from conductor.cli.failures import say
+from conductor.cli.options import Limit
+from conductor.cli.output import Output, show_all, show_one
+from conductor.cli.reach import reach
+from conductor.cli.reading import guests_of, hosts_named, sights_of
+from conductor.cli.render_host import host_picture, key_line
+from conductor.cli.render_layout import size_text
+from conductor.cli.sending import carrier_of
+from conductor.cli.tables import fields_of, key, table_of
+from conductor.cli.views import Json, host_view
+from conductor.cli.words import member
+from conductor.outbox import Outbox
+from conductor.store.ports import UnitOfWork
+from models.hardware.cpuset import format_cpu_list, mask_of
+from models.lifecycle import HostState
+
+Name = Annotated[str, typer.Argument(metavar="HOST", help="The host's name.")]
+Names = Annotated[list[str], typer.Argument(metavar="HOST...", help="Names of hosts.")]
+Reason = Annotated[str | None, typer.Option(help="Why, for `hosts show`.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `hosts` with its verbs."""
+    hosts = typer.Typer(help="Look at hosts, see their NUMA cells, take them in and out.")
+    hosts.command("list")(list_all)
+    hosts.command("show")(show)
+    hosts.command("map")(map_)
+    hosts.command("enable")(enable)
+    hosts.command("disable")(disable)
+    hosts.command("force-down")(force_down)
+    hosts.command("remove")(remove)
+    hosts.command("import")(import_hosts)
+    app.add_typer(hosts, name="hosts", no_args_is_help=True)
+
+
+def list_all(
+    state: Annotated[str | None, typer.Option(help="up, down, disabled or degraded.")] = None,
+    limit: Limit = 10_000,
+    output: Output = None,
+) -> None:
+    """List hosts with their state and use."""
+    asked = member(HostState, state, "state")
+    with reach() as here, here.store.read() as uow:
+        sights = sights_of(uow, uow.hosts.where(), here.settings.down_after_s)
+    rows = [host_view(sight) for sight in sights]
+    rows = [row for row in rows if asked is None or row["state"] == asked][-limit:]
+    show_all(rows, output, lambda: table_of(rows, _COLUMNS))
+
+
+def show(host: Name, output: Output = None) -> None:
+    """Show one host: its state, NUMA cells, use by resource class, instances."""
+    with reach() as here, here.store.read() as uow:
+        sight = sights_of(uow, hosts_named(uow, [host]), here.settings.down_after_s)[0]
+    row = host_view(sight)
+    show_one(row, output, lambda: _picture(row))
+
+
+def map_(host: Names, output: Output = None) -> None:
+    """Draw hosts: NUMA cells, cores and threads coloured by instance, memory and huge pages."""
+    with reach() as here, here.store.read() as uow:
+        found = hosts_named(uow, host)
+        sights = sights_of(uow, found, here.settings.down_after_s)
+        guests = {each.name: guests_of(uow, each.name) for each in found}
+    rows = [host_view(sight) for sight in sights]
+    pictures = [host_picture(sight.host, guests[sight.host.name]) for sight in sights]
+    show_all(rows, output, lambda: Group(*pictures, key_line()))
+
+
+def enable(host: Names) -> None:
+    """Open hosts for new instances; a degraded one counts as looked at by a person."""
+    _change(host, lambda uow, name: rules.set_enabled(uow, name, enabled=True, reason=None))
+    say(f"enabled: {' '.join(host)}")
+
+
+def disable(host: Names, reason: Reason = None) -> None:
+    """Close hosts for new instances; those there stay."""
+    _change(host, lambda uow, name: rules.set_enabled(uow, name, enabled=False, reason=reason))
+    say(f"disabled: {' '.join(host)}")
+
+
+def force_down(host: Names, reason: Reason = None) -> None:
+    """Declare hosts dead, so that what waits for them goes on without them."""
+    _change(host, lambda uow, name: rules.force_down(uow, name, reason))
+    say(f"forced down: {' '.join(host)}")
+
+
+def remove(host: Names) -> None:
+    """Forget hosts that hold nothing."""
+    _change(host, rules.remove)
+    say(f"removed: {' '.join(host)}")
+
+
+def _change(names: Sequence[str], change: Callable[[UnitOfWork, str], object]) -> None:
+    """Change all hosts in one transaction, or none."""
+
+    def work(uow: UnitOfWork) -> None:
+        for name in names:
+            change(uow, name)
+
+    with reach() as here:
+        Outbox(here.store, carrier_of(here)).run(work)
+
+
+def _picture(row: Json) -> RenderableType:
+    usage = [{"class": name, **amounts} for name, amounts in row["usage"].items()]
+    return Group(
+        fields_of(row, _SHOWN),
+        "",
+        Text("use", style="bold"),
+        table_of(usage, _USAGE_COLUMNS),
+        "",
+        Text("NUMA cells", style="bold"),
+        table_of(row["cells"], _CELL_COLUMNS),
+    )
+
+
+def _cpus(name: str) -> Callable[[Json], str]:
+    return lambda cell: format_cpu_list(mask_of(cell[name]))
+
+
+def _pools(cell: Json) -> str:
+    return "  ".join(
+        f"{size_text(size)} {used + reserved}/{total}"
+        for size, total, used, reserved in cell["mempages"]
+    )
+
+
+def _of(name: str) -> Callable[[Json], str | None]:
+    def shown(row: Json) -> str | None:
+        use = row["usage"].get(name)
+        return f"{use['used']}/{use['used'] + use['free']}" if use else None
+
+    return shown
+
+
+_SHOWN: Final = ("name", "state", "reason", "hypervisor", "traits", "seen_at", "instances")
+_COLUMNS: Final = (
+    ("name", key("name")),
+    ("state", key("state")),
+    ("NUMA cells", lambda row: len(row["cells"])),
+    ("VCPU", _of("VCPU")),
+    ("PCPU", _of("PCPU")),
+    ("MEMORY_MB", _of("MEMORY_MB")),
+    ("DISK_GB", _of("DISK_GB")),
+    ("instances", lambda row: len(row["instances"])),
+    ("reason", key("reason")),
+)
+_USAGE_COLUMNS: Final = tuple(
+    (name, key(name)) for name in ("class", "total", "reserved", "ratio", "used", "free")
+)
+_CELL_COLUMNS: Final = (
+    ("id", key("id")),
+    ("socket", key("socket")),
+    ("shared CPUs", _cpus("cpuset")),
+    ("dedicated CPUs", _cpus("pcpuset")),
+    ("pinned", _cpus("pinned_cpus")),
+    ("shared vCPUs", key("cpu_usage")),
+    ("MiB used", lambda cell: f"{cell['memory_usage']}/{cell['memory']}"),
+    ("pages used", _pools),
+)

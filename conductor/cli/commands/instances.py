@@ -1,0 +1,117 @@
+"""Look at instances."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from conductor.cli.options import HostFilter, Limit, ProjectFilter
+from conductor.cli.output import Output, show_all, show_one
+from conductor.cli.reach import reach
+from conductor.cli.reading import instance_named
+from conductor.cli.tables import fields_of, key, table_of
+from conductor.cli.views import Json, instance_view
+from conductor.cli.words import member
+from models.lifecycle import InstanceState
+
+_SHOWN: Final = (
+    "id",
+    "name",
+    "state",
+    "task_state",
+    "power_state",
+    "host",
+    "availability_zone",
+    "group",
+    "project_id",
+    "operation_id",
+    "created_at",
+    "flavor",
+    "image",
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `instances` with its verbs."""
+    instances = typer.Typer(help="Look at instances.")
+    instances.command("list")(list_all)
+    instances.command("show")(show)
+    app.add_typer(instances, name="instances", no_args_is_help=True)
+
+
+def list_all(
+    state: Annotated[
+        str | None, typer.Option(help="Only in this state; deleted ones are shown only so.")
+    ] = None,
+    host: HostFilter = None,
+    project: ProjectFilter = None,
+    limit: Limit = 1000,
+    output: Output = None,
+) -> None:
+    """List instances, oldest first."""
+    asked = member(InstanceState, state, "state")
+    states = [asked] if asked else [each for each in InstanceState if each is not _GONE]
+    equals: dict[str, Any] = {"state": states, "host": host, "project_id": project}
+    with reach() as here, here.store.read() as uow:
+        given = {name: value for name, value in equals.items() if value is not None}
+        rows = [instance_view(each) for each in uow.instances.where(**given)[-limit:]]
+    show_all(rows, output, lambda: table_of(rows, _COLUMNS))
+
+
+def show(
+    instance: Annotated[str, typer.Argument(help="The id, or a name that only one has.")],
+    output: Output = None,
+) -> None:
+    """Show one instance: what it is, where it is, on which CPUs and pages."""
+    with reach() as here, here.store.read() as uow:
+        row = instance_view(instance_named(uow, instance))
+    show_one(row, output, lambda: _picture(row))
+
+
+def _picture(row: Json) -> RenderableType:
+    parts: list[RenderableType] = [fields_of(row, _SHOWN)]
+    if row["fault"]:
+        parts += ["", Text.assemble(("fault  ", "bold red"), row["fault"]["message"])]
+    if row["placement"]:
+        cells = row["placement"]["cells"]
+        parts += ["", Text("placement", style="bold"), table_of(cells, _CELL_COLUMNS)]
+    return Group(*parts)
+
+
+def _size(row: Json) -> str:
+    flavor = row["flavor"]
+    return f"{flavor['vcpus']} vCPU {flavor['memory_mb']} MiB"
+
+
+def _pins(cell: Json) -> str | None:
+    pinned = cell["cpu_pinning"].items()
+    return " ".join(f"{vcpu}→{cpu}" for vcpu, cpu in pinned) or None
+
+
+def _page(cell: Json) -> str | None:
+    return f"{cell['pagesize']} KiB" if cell["pagesize"] else None
+
+
+_GONE: Final = InstanceState.DELETED
+_COLUMNS: Final = (
+    ("id", key("id")),
+    ("name", key("name")),
+    ("state", key("state")),
+    ("task", key("task_state")),
+    ("host", key("host")),
+    ("flavor", lambda row: row["flavor"]["name"]),
+    ("size", _size),
+    ("project", key("project_id")),
+    ("fault", lambda row: (row["fault"] or {}).get("message")),
+)
+_CELL_COLUMNS: Final = (
+    ("guest cell", key("id")),
+    ("host cell", key("host_cell")),
+    ("MiB", key("memory")),
+    ("pages", _page),
+    ("shared vCPUs", lambda cell: " ".join(map(str, cell["cpuset"])) or None),
+    ("vCPU→CPU", _pins),
+)

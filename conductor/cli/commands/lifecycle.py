@@ -1,0 +1,158 @@
+"""Ask for work: build, delete, start and stop instances. Each prints its operation's id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from conductor.cli.failures import say
+from conductor.cli.options import DEFAULT_PROJECT, Deadline, Project, Timeout, Wait
+from conductor.cli.output import Format, Output, show_one, write_line
+from conductor.cli.reach import Reach, reach
+from conductor.cli.reading import instance_named, stories_of
+from conductor.cli.sending import send_request
+from conductor.cli.tables import fields_of
+from conductor.cli.views import Json, operation_view
+from conductor.cli.waiting import DEFAULT_TIMEOUT_S, await_end, verdict
+from conductor.cli.words import pairs
+from conductor.operations.requested import spec_of
+from models.messages.requests import (
+    BuildInstances,
+    DeleteInstance,
+    InstanceRequest,
+    StartInstance,
+    StopInstance,
+    parse_request,
+)
+
+Which = Annotated[
+    str, typer.Argument(metavar="INSTANCE", help="The id, or a name that only one has.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a request is followed up."""
+
+    wait: bool
+    timeout_s: float
+    output: Format | None
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `build`, `delete`, `start` and `stop`."""
+    app.command("build")(build)
+    app.command("delete")(_verb(DeleteInstance, "Delete an instance, whatever else it is doing."))
+    app.command("start")(_verb(StartInstance, "Power a stopped instance on."))
+    app.command("stop")(_verb(StopInstance, "Power an active instance off; it keeps its place."))
+
+
+def build(  # noqa: PLR0913 - an option each, as the command line has them
+    flavor: Annotated[str, typer.Option(help="The flavor's name.")],
+    image: Annotated[str, typer.Option(help="The image's id or name.")],
+    name: Annotated[str, typer.Option(help="Numbered when there are several.")] = "instance",
+    count: Annotated[int, typer.Option(help="How many, from 1 to 1000: all or none.")] = 1,
+    zone: Annotated[str | None, typer.Option(help="Only in this availability zone.")] = None,
+    host: Annotated[str | None, typer.Option(help="On this host and nowhere else.")] = None,
+    group: Annotated[str | None, typer.Option(help="A member of this server group.")] = None,
+    metadata: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
+    project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Build instances: choose hosts, claim CPUs, pages and disk, spawn."""
+    instance = {
+        "name": name,
+        "flavor": flavor,
+        "image": image,
+        "availability_zone": zone,
+        "host": host,
+        "group": group,
+        "metadata": pairs(metadata, "metadata"),
+    }
+    body = {
+        "context": {"project_id": project},
+        "instance": {field: value for field, value in instance.items() if value is not None},
+        "count": count,
+        "deadline_s": deadline,
+    }
+    with reach() as here:
+        _refuse_what_cannot_be(here, body)
+        _ask(here, BuildInstances.task, body, Manner(wait, timeout, output))
+
+
+def _verb(kind: type[InstanceRequest], text: str) -> Callable[..., None]:
+    def ask(
+        instance: Which,
+        project: Project = DEFAULT_PROJECT,
+        deadline: Deadline = None,
+        wait: Wait = False,
+        timeout: Timeout = DEFAULT_TIMEOUT_S,
+        output: Output = None,
+    ) -> None:
+        with reach() as here:
+            with here.store.read() as uow:
+                found = instance_named(uow, instance)
+            body = {
+                "context": {"project_id": project},
+                "instance_id": found.id,
+                "deadline_s": deadline,
+            }
+            _ask(here, kind.task, body, Manner(wait, timeout, output))
+
+    ask.__doc__ = text
+    return ask
+
+
+def _refuse_what_cannot_be(here: Reach, body: Json) -> None:
+    """Raise `Rejected` for an unknown name or a full quota before anything is sent.
+
+    The conductor checks again; here it saves asking for the operation to hear of a typing error.
+    """
+    request = parse_request(BuildInstances.task, _set(body))
+    assert isinstance(request, BuildInstances)
+    with here.store.begin() as uow:
+        spec_of(request, uow)
+
+
+def _ask(here: Reach, task: str, body: Json, manner: Manner) -> None:
+    operation_id = send_request(here, task, _set(body))
+    if not manner.wait:
+        _print_id(operation_id, manner)
+        return
+    if _plain(manner):
+        write_line(operation_id)
+    record = await_end(here.store, operation_id, manner.timeout_s)
+    if not _plain(manner):
+        with here.store.read() as uow:
+            row = operation_view(record, stories_of(uow, [record])[record.id])
+        show_one(row, manner.output, lambda: fields_of(row))
+    text, code = verdict(record)
+    say(text)
+    if code:
+        raise typer.Exit(code)
+
+
+def _print_id(operation_id: str, manner: Manner) -> None:
+    if _plain(manner):
+        write_line(operation_id)
+    else:
+        row: dict[str, Any] = {"id": operation_id}
+        show_one(row, manner.output, lambda: fields_of(row))
+
+
+def _plain(manner: Manner) -> bool:
+    """Whether the id alone is printed: unless JSON is asked for, also into a pipe."""
+    return manner.output in _PLAIN
+
+
+def _set(body: Json) -> Json:
+    return {field: value for field, value in body.items() if value is not None}
+
+
+_PLAIN: Final = (None, Format.TABLE)

@@ -1,0 +1,222 @@
+"""Look at operations, follow them, turn them back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from conductor.cli.failures import say
+from conductor.cli.options import HostFilter, Limit, ProjectFilter, Timeout
+from conductor.cli.output import Format, Output, format_of, show_all, show_one, write_lines
+from conductor.cli.output import console as stdout_console
+from conductor.cli.reach import Reach, reach
+from conductor.cli.reading import chunks, operation_of, operations_on_host, stories_of
+from conductor.cli.sending import carrier_of, refuse_unless_alive
+from conductor.cli.tables import clock_time, fields_of, key, table_of
+from conductor.cli.views import Json, event_view, operation_view
+from conductor.cli.waiting import DEFAULT_TIMEOUT_S, verdict
+from conductor.cli.words import member
+from conductor.operations import OPERATIONS
+from conductor.operations.engine import Engine
+from conductor.outbox import Outbox
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import OperationRecord
+from models.errors import Rejected, Unreachable
+from models.lifecycle import OperationState
+from models.units import seconds_text
+
+Id = Annotated[str, typer.Argument(metavar="OPERATION", help="The operation's id.")]
+
+_SHOWN: Final = (
+    "id",
+    "kind",
+    "state",
+    "step",
+    "instances",
+    "parent_id",
+    "project_id",
+    "attempt",
+    "waiting_on",
+    "created_at",
+    "ended_at",
+)
+_POLL_S: Final = 0.2
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `operations` with its verbs."""
+    operations = typer.Typer(help="Look at operations, follow them, turn them back.")
+    operations.command("list")(list_all)
+    operations.command("show")(show)
+    operations.command("watch")(watch)
+    operations.command("cancel")(cancel)
+    app.add_typer(operations, name="operations", no_args_is_help=True)
+
+
+def list_all(
+    state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only of this kind, e.g. build_instance.")
+    ] = None,
+    host: HostFilter = None,
+    project: ProjectFilter = None,
+    limit: Limit = 100,
+    output: Output = None,
+) -> None:
+    """List operations, oldest first."""
+    equals: dict[str, Any] = {"state": member(OperationState, state, "state"), "kind": kind}
+    if kind is not None and kind not in OPERATIONS:
+        message = f"kind is {kind}: should be one of {', '.join(OPERATIONS)}"
+        raise Rejected("value_unknown", message, key="kind")
+    equals["project_id"] = project
+    with reach() as here, here.store.read() as uow:
+        given = {name: value for name, value in equals.items() if value is not None}
+        records = uow.operations.where(**given)
+        if host is not None:
+            ids = operations_on_host(uow, host, records)
+            records = [record for record in records if record.id in ids]
+        rows = _views(uow, records[-limit:])
+    show_all(rows, output, lambda: table_of(rows, _COLUMNS))
+
+
+def show(operation: Id, output: Output = None) -> None:
+    """Show one operation: where it stands, what was tried and why, its story."""
+    with reach() as here, here.store.read() as uow:
+        row = _views(uow, [operation_of(uow, operation)])[0]
+    show_one(row, output, lambda: _picture(row))
+
+
+def watch(operation: Id, timeout: Timeout = DEFAULT_TIMEOUT_S, output: Output = None) -> None:
+    """Print the story of an operation and of its children while it happens, until it ends."""
+    form = format_of(output)
+    with reach() as here:
+        for rows in _news(here, operation, timeout):
+            if form is Format.TABLE:
+                for row in rows:
+                    stdout_console().print(_line(row), soft_wrap=True)
+            else:
+                write_lines(rows)
+        with here.store.read() as uow:
+            text, code = verdict(operation_of(uow, operation))
+    if code:
+        say(text)
+        raise typer.Exit(code)
+
+
+def cancel(
+    operation: Id,
+    reason: Annotated[str, typer.Option(help="Why, for its story.")] = "cancelled by an operator",
+) -> None:
+    """Ask an operation to turn back at its next boundary; what it did is undone."""
+    with reach() as here:
+        with here.store.read() as uow:
+            record = operation_of(uow, operation)
+            if here.settings.embedded:
+                refuse_unless_alive(uow)
+        if record.state.ended:
+            message = f"operation is {record.id}: it has ended ({record.state.value})"
+            raise Rejected("operation_ended", message, key="operation")
+        outbox = Outbox(here.store, carrier_of(here))
+        outbox.run(lambda uow: _turn_back(uow, record, reason))
+    say(f"operation {record.id} turns back")
+
+
+def _turn_back(uow: UnitOfWork, record: OperationRecord, reason: str) -> None:
+    """Mark it and its children; the reaper of a running conductor takes the next step."""
+    for ready in Engine(OPERATIONS).cancel(uow, record.id, reason):
+        marked = uow.operations.lock(ready)
+        if marked is not None and not marked.state.ended:
+            uow.operations.save(replace(marked, wake_at=uow.now))
+
+
+def _views(uow: UnitOfWork, records: Sequence[OperationRecord]) -> list[Json]:
+    stories = stories_of(uow, records)
+    return [operation_view(record, stories[record.id]) for record in records]
+
+
+def _news(here: Reach, operation_id: str, timeout_s: float) -> Iterator[list[Json]]:
+    """Return what has newly happened, again and again, until the operation has ended."""
+    deadline = time.monotonic() + timeout_s
+    told: set[int | None] = set()
+    while True:
+        with here.store.read() as uow:
+            record = operation_of(uow, operation_id)
+            family = [record, *uow.operations.where(parent_id=record.id)]
+            kinds = {each.id: each.kind for each in family}
+            events = [e for ids in chunks(list(kinds)) for e in uow.events.where(operation_id=ids)]
+        fresh = sorted((e for e in events if e.id not in told), key=lambda event: event.at)
+        told.update(event.id for event in fresh)
+        yield [event_view(event, kinds[event.operation_id]) for event in fresh]
+        if record.state.ended:
+            return
+        if time.monotonic() >= deadline:
+            message = f"operation {record.id} has not ended within {seconds_text(timeout_s)}"
+            raise Unreachable("timed_out", f"{message}: it is {record.state.value}")
+        time.sleep(_POLL_S)
+
+
+def _line(row: Json) -> Text:
+    return Text.assemble(
+        (f"{clock_time(row['at'])} ", "dim"),
+        (f"{row['kind']} {row['operation_id'][:8]} ", "cyan"),
+        (f"{row['event']} ", "bold"),
+        row["detail"],
+    )
+
+
+def _picture(row: Json) -> RenderableType:
+    parts: list[RenderableType] = [fields_of(row, _SHOWN)]
+    if row["error"]:
+        parts += ["", Text.assemble(("why it ended  ", "bold red"), row["error"]["message"])]
+    if row["attempts"]:
+        parts += ["", _titled("attempts", table_of(row["attempts"], _ATTEMPT_COLUMNS))]
+    if row["decisions"]:
+        parts += ["", _titled("decisions", table_of(row["decisions"], _DECISION_COLUMNS))]
+    if row["children"]:
+        parts += ["", Text.assemble(("children  ", "bold"), " ".join(row["children"]))]
+    parts += ["", _titled("story", table_of(row["events"], _EVENT_COLUMNS))]
+    return Group(*parts)
+
+
+def _titled(title: str, what: RenderableType) -> RenderableType:
+    return Group(Text(title, style="bold"), what)
+
+
+def _why(decision: Json) -> str:
+    """Return a decision in one line, whatever its detail holds."""
+    detail = decision["detail"]
+    return str(detail.get("summary") or json.dumps(detail))
+
+
+_COLUMNS: Final = (
+    ("id", key("id")),
+    ("kind", key("kind")),
+    ("state", key("state")),
+    ("step", key("step")),
+    ("instance", key("instance_id")),
+    ("began", lambda row: clock_time(row["created_at"])),
+    ("ended", lambda row: clock_time(row["ended_at"])),
+    ("why", lambda row: (row["error"] or {}).get("message")),
+)
+_ATTEMPT_COLUMNS: Final = (
+    ("step", key("step")),
+    ("host", lambda row: row.get("host")),
+    ("why", lambda row: row["error"]["message"]),
+)
+_DECISION_COLUMNS: Final = (
+    ("instance", key("instance_id")),
+    ("host", key("host")),
+    ("why", _why),
+)
+_EVENT_COLUMNS: Final = (
+    ("at", lambda row: clock_time(row["at"])),
+    ("event", key("event")),
+    ("detail", key("detail")),
+)

@@ -1,0 +1,71 @@
+"""The embedded system, up until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conductor.cli.commands.database import prepared
+from conductor.cli.embedded import ComputeHost, Embedded
+from conductor.cli.failures import say
+from conductor.cli.logs import set_up_logs
+from conductor.cli.output import write_line
+from conductor.cli.simulated_hosts import default_hardware
+from conductor.settings import Settings, read_settings
+from conductor.store.open import open_store
+from models.errors import Rejected
+from workers.hypervisor.port import Hardware
+from workers.hypervisor.simulated import SimulatedHypervisor
+from workers.inventory import read_host_files
+from workers.journal.file import FileJournal
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `up`."""
+    app.command("up")(up)
+
+
+def up(
+    hosts: Annotated[int, typer.Option(min=0, max=200, help="So many default hosts.")] = 4,
+    host: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file that describes hosts, as `hosts import` takes; repeatable."),
+    ] = None,
+) -> None:
+    """Run conductor, scheduler and simulated hosts in this one process, until Ctrl-C or SIGTERM."""
+    settings = read_settings()
+    if not settings.embedded:
+        message = "CONDUCTOR_BROKER_URL is set: `up` is the system without a broker, use `serve`"
+        raise Rejected("setting_contradicts", message, key="CONDUCTOR_BROKER_URL")
+    set_up_logs(settings.log_level)
+    fleet = _fleet(settings, hosts, host)
+    prepared(settings)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    store = open_store(settings.store_url)
+    system = Embedded(settings, fleet, store)
+    system.start()
+    say(f"{len(fleet)} simulated hosts, database {settings.store_url}; Ctrl-C stops")
+    write_line("ready")
+    stopping.wait()
+    system.stop()
+    store.close()
+
+
+def _fleet(settings: Settings, count: int, files: list[Path] | None) -> list[ComputeHost]:
+    """Return the hosts, each with its journal and guests in the state directory."""
+    named: dict[str, Hardware] = {}
+    if files:
+        named = {each.name: each.hardware for each in read_host_files(files)}
+    else:
+        named = {f"host-{number:02}": default_hardware() for number in range(1, count + 1)}
+    return [
+        ComputeHost(name, SimulatedHypervisor(hardware, home / "hypervisor"), FileJournal(home))
+        for name, hardware in named.items()
+        for home in (settings.state_dir / "compute" / name,)
+    ]
