@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -14,6 +15,7 @@ from models.messages.base import parse
 from models.messages.letters import COMPUTE, Instruction
 from tasks.app import make_app
 from tasks.consumer import EX_SOFTWARE, Consuming
+from tasks.events import EventStream
 from tasks.patience import Patience
 from tasks.routing import host_queue
 from tasks.settling import settle
@@ -24,6 +26,19 @@ OTHER = COMPUTE + "other"
 """Takes the verbs of a newer conductor: the agent answers that this host does not know them."""
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host that a process serves, and the verbs that its agent knows."""
+
+    name: str
+    verbs: Collection[str]
+
+    @property
+    def role(self) -> str:
+        """The name of its process, for `node_name`."""
+        return f"compute-{self.name}"
 
 
 class Agent(Protocol):
@@ -37,21 +52,22 @@ class Agent(Protocol):
 
 
 def serve_compute(
-    broker_url: str, host: str, agent: Agent, verbs: Iterable[str], threads: int = 2
+    broker_url: str, host: Host, agent: Agent, events: EventStream, threads: int = 2
 ) -> int:
     """Run the process of one host until it is told to stop; return its exit code.
 
     The agent is started before and drained afterwards by the caller. The code is 70 when the
     agent's journal has failed: what was in hand returns to the queue for the next process.
+    `events` speaks as `node_name(host.role)`; the caller closes it afterwards.
     """
-    app = make_app(broker_url, (host_queue(host),))
+    app = make_app(broker_url, (host_queue(host.name),))
     patience = Patience()
-    register(app, agent, verbs, patience)
-    consuming = Consuming(PREFETCH, patience, hosts=(host,), other=OTHER)
-    return serve(app, f"compute-{host}", consuming, threads)
+    register(app, agent, host.verbs, patience)
+    consuming = Consuming(PREFETCH, patience, events, hosts=(host.name,), other=OTHER)
+    return serve(app, host.role, consuming, threads)
 
 
-def register(app: Celery, agent: Agent, verbs: Iterable[str], patience: Patience) -> None:
+def register(app: Celery, agent: Agent, verbs: Collection[str], patience: Patience) -> None:
     """Make a task for every verb known to `app`, and one for all others."""
 
     def instruct(**body: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from models.messages.requests import REQUESTS
 from tasks.app import make_app
 from tasks.consumer import Consuming
 from tasks.dead_letters import dead_letter_of, read_dead_letter
+from tasks.events import EventStream
 from tasks.patience import Patience
 from tasks.routing import work_queue
 from tasks.settling import settle
@@ -52,13 +54,18 @@ class Conductor(Protocol):
         """Keep a message that could not be handled; the same id again changes nothing."""
 
 
-def serve_conductor(broker_url: str, conductor: Conductor, threads: int = 4) -> int:
-    """Run the conductor's process until it is told to stop; return its exit code."""
+def serve_conductor(
+    broker_url: str, conductor: Conductor, events: EventStream, threads: int = 4
+) -> int:
+    """Run the conductor's process until it is told to stop; return its exit code.
+
+    `events` speaks as `node_name("conductor")`; the caller closes it afterwards.
+    """
     app = make_app(broker_url, (work_queue(CONDUCTOR), work_queue(REPORTS)))
     patience = Patience()
     register(app, conductor, patience)
-    consuming = Consuming(PREFETCH, patience, bury=lambda message: bury(conductor, message))
-    return serve(app, "conductor", consuming, threads)
+    bury_here = functools.partial(bury, conductor)
+    return serve(app, CONDUCTOR, Consuming(PREFETCH, patience, events, bury=bury_here), threads)
 
 
 def register(app: Celery, conductor: Conductor, patience: Patience) -> None:

@@ -14,17 +14,22 @@ from amqp.exceptions import RecoverableConnectionError
 from celery import bootsteps
 from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
+from celery.worker.consumer.tasks import Tasks
+from celery.worker.heartbeat import Heart
 from celery.worker.state import maybe_shutdown
 from kombu import Connection, Message
+from kombu.common import ignore_errors
 
 from models.errors import Broken, Rejected, Unreachable
 from tasks.envelope import complaint, trimmed_headers
+from tasks.events import EventStream, WorkerEvents
 from tasks.patience import HOLD_S, GivenBackError, Patience
 from tasks.routing import dead_letter_queue, declare_topology
 
 EX_SOFTWARE = 70
 _DEAD_PREFETCH = 16
 _TICK_S = 1.0
+_HEARTBEAT_S = 10.0
 _STEPS = "celery.worker.consumer."
 
 _log = structlog.get_logger(__name__)
@@ -34,16 +39,46 @@ _log = structlog.get_logger(__name__)
 class Consuming:
     """What the consumer of one process needs to know.
 
-    `prefetch` messages a queue are fetched ahead. `hosts` are those whose queues are declared on
-    connecting. `bury` takes a message of the queue `dead_letters` and returns when it is safe.
-    `other` is the task that answers for names of its prefix which this version does not know.
+    `prefetch` messages a queue are fetched ahead; `events` shows what is done. `hosts` are those
+    whose queues are declared on connecting. `bury` takes a message of the queue `dead_letters`
+    and returns when it is safe. `other` is the task that answers for names of its prefix which
+    this version does not know.
     """
 
     prefetch: int
     patience: Patience
+    events: EventStream
     hosts: tuple[str, ...] = ()
     bury: Callable[[Message], None] | None = None
     other: str | None = None
+
+
+class EventsStep(bootsteps.StartStopStep):
+    """Tells Flower what the worker does, through our own stream instead of a second connection."""
+
+    requires = (f"{_STEPS}connection:Connection",)
+
+    def __init__(self, parent: HardenedConsumer, **kwargs: Any) -> None:
+        """Begin without a voice."""
+        parent.event_dispatcher = None
+        super().__init__(parent, **kwargs)
+
+    def start(self, parent: HardenedConsumer) -> None:
+        """Speak, and say so regularly."""
+        parent.event_dispatcher = WorkerEvents(parent.consuming.events)
+        self._heart = Heart(parent.timer, parent.event_dispatcher, _HEARTBEAT_S)
+        self._heart.start()
+
+    def stop(self, parent: HardenedConsumer) -> None:
+        """Say that the worker is gone."""
+        if parent.event_dispatcher is not None:
+            self._heart.stop()
+
+
+class TasksStep(Tasks):
+    """Celery's own, without the steps that it wants before it."""
+
+    requires = (EventsStep,)
 
 
 class _FewSteps(bootsteps.Blueprint):
@@ -52,9 +87,8 @@ class _FewSteps(bootsteps.Blueprint):
     name = "Consumer"
     default_steps = {
         f"{_STEPS}connection:Connection",
-        f"{_STEPS}events:Events",
-        f"{_STEPS}heart:Heart",
-        f"{_STEPS}tasks:Tasks",
+        EventsStep,
+        TasksStep,
         f"{_STEPS}consumer:Evloop",
     }
 
@@ -70,12 +104,13 @@ class HardenedConsumer(Consumer):
     strategies: dict[str, Any]
     connection_errors: tuple[type[Exception], ...]
     call_soon_ack: Callable[..., Any]
+    event_dispatcher: WorkerEvents | None
 
     def __init__(self, *args: Any, consuming: Consuming, **kwargs: Any) -> None:
         """Take what Celery's consumer takes, and `consuming`."""
         self.consuming = consuming
         kwargs["initial_prefetch_count"] = consuming.prefetch
-        super().__init__(*args, without_mingle=True, without_gossip=True, **kwargs)
+        super().__init__(*args, **kwargs)
 
     @property
     def max_prefetch_count(self) -> int:
@@ -101,15 +136,6 @@ class HardenedConsumer(Consumer):
         except Unreachable as error:
             raise RecoverableConnectionError(str(error)) from error
         return connection
-
-    def connection_for_write(
-        self, url: str | None = None, heartbeat: float | None = None
-    ) -> Connection:
-        """Return the connection for events: a confirm each would hold the work up."""
-        options = {"confirm_publish": False}
-        return self.ensure_connected(
-            self.app.connection_for_write(url=url, heartbeat=heartbeat, transport_options=options)
-        )
 
     def ensure_connected(self, conn: Connection) -> Connection:
         """Connect, trying for ever, at least every five seconds."""
@@ -187,6 +213,11 @@ class DeadLetterStep(bootsteps.ConsumerStep):
             prefetch_count=_DEAD_PREFETCH,
         )
         return [consumer]
+
+    def stop(self, parent: HardenedConsumer) -> None:
+        """Take no more; the channel stays open for the acknowledgements of what is in hand."""
+        for consumer in self.consumers or ():
+            ignore_errors(parent.connection, consumer.cancel)
 
     def _take(self, message: Message) -> None:
         self._parent.pool.apply_async(self._bury, (message,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -12,8 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import amqp
+import structlog
 from amqp.exceptions import AMQPError
 from celery import Celery
+from celery.events.event import group_from
 from celery.utils.time import utcoffset
 from kombu.clocks import LamportClock
 from kombu.exceptions import KombuError
@@ -21,8 +22,10 @@ from kombu.exceptions import KombuError
 _BATCH = 100
 _KEPT = 10_000
 _RETRY_S = 5.0
+_WRITE_S = 5.0
+_TRANSIENT = 1
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 class EventStream:
@@ -65,7 +68,7 @@ class EventStream:
             try:
                 self._publish_while_connected()
             except (OSError, AMQPError, KombuError) as error:
-                _log.info("events are not shown for now: %s", error)
+                _log.info("events are not shown for now", reason=str(error))
                 self._rest()
 
     def _rest(self) -> None:
@@ -85,15 +88,38 @@ class EventStream:
                     self._publish_some(channel)
 
     def _publish_some(self, channel: Any) -> None:
-        count = min(_BATCH, len(self._waiting))
-        events = [self._waiting.popleft() for _ in range(count)]
-        message = amqp.Message(
-            json.dumps(events, default=str).encode(),
-            content_type="application/json",
-            content_encoding="utf-8",
-            delivery_mode=1,
-            application_headers={"hostname": self._node},
-        )
-        channel.basic_publish(
-            message, exchange=self._app.conf.event_exchange, routing_key="task.multi", timeout=1
-        )
+        """Publish one batch a group, as `task.multi` or `worker.multi`."""
+        groups: dict[str, list[Mapping[str, Any]]] = {}
+        for _ in range(min(_BATCH, len(self._waiting))):
+            event = self._waiting.popleft()
+            groups.setdefault(group_from(event["type"]), []).append(event)
+        for group, events in groups.items():
+            message = amqp.Message(
+                json.dumps(events, default=str).encode(),
+                content_type="application/json",
+                content_encoding="utf-8",
+                delivery_mode=_TRANSIENT,
+                application_headers={"hostname": self._node},
+            )
+            exchange = self._app.conf.event_exchange
+            channel.basic_publish(message, exchange, f"{group}.multi", timeout=_WRITE_S)
+
+
+class WorkerEvents:
+    """An `EventStream` in the shape of the dispatcher that Celery's worker expects."""
+
+    enabled = True
+    connection = None
+
+    def __init__(self, stream: EventStream) -> None:
+        """Speak through `stream`."""
+        self._stream = stream
+        self.on_enabled: set[Any] = set()
+        self.on_disabled: set[Any] = set()
+
+    def send(self, type: str, retry: bool = True, **fields: Any) -> None:  # noqa: A002, ARG002  # Celery's names
+        """Send one event."""
+        self._stream.tell([{"type": type, **fields}])
+
+    def flush(self) -> None:
+        """Nothing is kept back here."""

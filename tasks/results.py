@@ -102,8 +102,7 @@ class ResultShower:
                 _log.info("results are not shown for now", waiting=len(batch), reason=str(error))
                 if not self._put_back(batch):
                     return
-            except Exception:
-                # A state that cannot be written must not end the showing of all others.
+            except Exception:  # noqa: BLE001  # one bad state must not end the showing of others
                 _log.exception("states are not shown", operations=[s.operation_id for s in batch])
 
     def _next(self) -> list[Shown]:

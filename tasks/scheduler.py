@@ -11,6 +11,7 @@ from models.messages.base import parse
 from models.messages.letters import SCHEDULER, SELECT_HOSTS, Letter, SelectHosts
 from tasks.app import make_app
 from tasks.consumer import Consuming
+from tasks.events import EventStream
 from tasks.patience import Patience
 from tasks.routing import work_queue
 from tasks.settling import settle
@@ -30,13 +31,16 @@ class Scheduler(Protocol):
 
 
 def serve_scheduler(
-    broker_url: str, scheduler: Scheduler, publish: Publish, threads: int = 2
+    broker_url: str, scheduler: Scheduler, publish: Publish, events: EventStream, threads: int = 2
 ) -> int:
-    """Run the scheduler's process until it is told to stop; return its exit code."""
+    """Run the scheduler's process until it is told to stop; return its exit code.
+
+    `events` speaks as `node_name("scheduler")`; the caller closes it afterwards.
+    """
     app = make_app(broker_url, (work_queue(SCHEDULER),))
     patience = Patience()
     register(app, scheduler, publish, patience)
-    return serve(app, SCHEDULER, Consuming(PREFETCH, patience), threads)
+    return serve(app, SCHEDULER, Consuming(PREFETCH, patience, events), threads)
 
 
 def register(app: Celery, scheduler: Scheduler, publish: Publish, patience: Patience) -> None:
