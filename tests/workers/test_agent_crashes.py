@@ -1,0 +1,243 @@
+"""Whatever dies, is repeated or comes late: each effect once, no answer lost, fences kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from models.errors import Unreachable
+from models.messages.letters import Instruction
+from tests.workers.world import VM, World, instruction
+from workers.agent import Agent
+from workers.hypervisor.fates import Call, Fate
+from workers.journal.entries import Accepted, Entry, token_key
+from workers.journal.memory import MemoryJournal
+
+INSTANCES = (VM, "another")
+VERBS = ("spawn", "destroy", "power_on", "power_off")
+
+
+class Crash(BaseException):
+    """The agent has died at this point."""
+
+
+class CrashingJournal(MemoryJournal):
+    """A journal at whose n-th use the agent dies, before or after the use has its effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.victim: Agent | None = None
+        self.uses_left: int | None = None
+        self.after = False
+        self.story: list[Entry] = []
+
+    def write(self, entry: Entry) -> None:
+        self._used(lambda: super(CrashingJournal, self).write(entry))
+        self.story.append(entry)
+
+    def sync(self) -> None:
+        self._used(super().sync)
+
+    def _used(self, use: object) -> None:
+        assert callable(use)
+        dies = self.uses_left == 0 and self.victim is not None
+        if self.uses_left is not None:
+            self.uses_left -= 1
+        if dies and not self.after:
+            self._die()
+        use()
+        if dies:
+            self._die()
+
+    def _die(self) -> None:
+        assert self.victim is not None
+        self.uses_left = None
+        self.victim.kill()
+        self.crash()
+        raise Crash
+
+
+class Someday(Executor):
+    """Runs what it is given when told, in any order: every interleaving of threads, repeatable."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], object]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.jobs.append(lambda: fn(*args, **kwargs))
+        return Future()
+
+
+class Crashes(RuleBasedStateMachine):
+    """An agent that may die at every use of its journal, behind a broker that repeats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.journal = CrashingJournal()
+        self.threads = Someday()
+        self.world = World(fates=self.fate, journal=self.journal, executor=self.threads)
+        self.sent: list[Instruction] = []
+        self.queue: list[Instruction] = []
+        self.accepted: dict[str, Instruction] = {}
+        self.agent: Agent | None = None
+        self.restart()
+
+    def fate(self, call: Call) -> Fate:
+        """Every second call loses its answer, after the deed; only the newest may act at all."""
+        newest = max(
+            (
+                each.instruction
+                for each in self.journal.entries()
+                if isinstance(each, Accepted) and each.instruction.instance_id == call.instance_id
+            ),
+            key=lambda each: each.token.fence,
+        )
+        assert newest.verb == call.verb, "an overtaken instruction acts"
+        return Fate(ending="lost_after" if call.nth % 2 == 0 else "done")
+
+    @rule(instance_id=st.sampled_from(INSTANCES), verb=st.sampled_from(VERBS))
+    def request(self, instance_id: str, verb: str) -> None:
+        """The conductor sends one more instruction; fences grow."""
+        self.sent.append(instruction(verb, len(self.sent) + 1, instance_id))
+        self.queue.append(self.sent[-1])
+
+    @precondition(lambda self: self.queue)
+    @rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        """The broker delivers any message that is not acknowledged, and keeps it on a failure."""
+        position = data.draw(st.integers(0, len(self.queue) - 1))
+        self._hand_in(self.queue[position], acknowledge=True)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def deliver_again(self, data: st.DataObject) -> None:
+        """The broker delivers what it has delivered before."""
+        self._hand_in(data.draw(st.sampled_from(self.sent)), acknowledge=False)
+
+    @precondition(lambda self: self.threads.jobs)
+    @rule(data=st.data())
+    def work(self, data: st.DataObject) -> None:
+        """A thread goes on with its job, be it that of an agent long dead."""
+        self._run(self.threads.jobs.pop(data.draw(st.integers(0, len(self.threads.jobs) - 1))))
+
+    @rule(uses=st.integers(0, 8), after=st.booleans())
+    def doom(self, uses: int, after: bool) -> None:
+        """The agent will die at one of its next uses of the journal."""
+        self.journal.uses_left, self.journal.after = uses, after
+
+    @rule()
+    def kill(self) -> None:
+        """The agent dies between two uses of the journal."""
+        if self.agent is not None:
+            self.agent.kill()
+            self.journal.crash()
+            self.agent = None
+
+    @rule()
+    def restart(self) -> None:
+        """A new agent takes over where none runs; it too may die at once."""
+        if self.agent is not None:
+            return
+        agent = self.world.agent(started=False)
+        self.journal.victim = self.agent = agent
+        try:
+            agent.start()
+        except Crash:
+            self.agent = None
+
+    @rule(down=st.booleans())
+    def broker(self, down: bool) -> None:
+        """The broker goes or comes back for what the agent sends."""
+        self.world.mailbox.down = down
+
+    @rule(passed_s=st.integers(0, 100))
+    def heartbeat(self, passed_s: int) -> None:
+        """The timer calls."""
+        self.world.clock.now += passed_s
+        if self.agent is not None:
+            try:
+                self.agent.heartbeat()
+            except Crash:
+                self.agent = None
+
+    @invariant()
+    def answers_of_one_token_never_differ(self) -> None:
+        """A token has one answer, however often it is sent."""
+        outcomes: dict[str, str] = {}
+        for reply in self.world.mailbox.replies():
+            key = token_key(reply.token)
+            assert outcomes.setdefault(key, reply.outcome) == reply.outcome
+
+    @invariant()
+    def no_verb_has_more_effects_than_instructions(self) -> None:
+        """An effect needs an accepted instruction of its own."""
+        for instance_id in INSTANCES:
+            for verb in VERBS:
+                asked = sum(
+                    each.verb == verb and each.instance_id == instance_id
+                    for each in self.accepted.values()
+                )
+                assert self.world.effects(verb, instance_id) <= asked
+
+    def teardown(self) -> None:
+        """Everything comes back: now all is answered, and the newest instruction holds."""
+        self.journal.uses_left = None
+        self.world.mailbox.down = False
+        self.restart()
+        for each in tuple(self.queue):
+            self._hand_in(each, acknowledge=True)
+        while self.threads.jobs:
+            self._run(self.threads.jobs.pop(0))
+        assert self.agent is not None
+        self.agent.heartbeat()
+        outcomes = {token_key(r.token): r.outcome for r in self.world.mailbox.replies()}
+        assert outcomes.keys() == {token_key(each.token) for each in self.sent}
+        for instance_id in INSTANCES:
+            self._newest_holds(instance_id, outcomes)
+
+    def _run(self, job: Callable[[], object]) -> None:
+        try:
+            job()
+        except Crash:
+            self.agent = None
+
+    def _newest_holds(self, instance_id: str, outcomes: Mapping[str, str]) -> None:
+        mine = [each for each in self.sent if each.instance_id == instance_id]
+        if not mine:
+            return
+        newest = mine[-1]
+        domain = self.world.hypervisor.domain(newest.instance_id)  # type: ignore[arg-type]  # test id
+        expected = {
+            "spawn": ("done", None),
+            "destroy": ("done", "absent"),
+            "power_on": ("done" if domain else "refused", "running"),
+            "power_off": ("done" if domain else "refused", "shutdown"),
+        }
+        outcome, power = expected[newest.verb]
+        assert outcomes[token_key(newest.token)] == outcome
+        if outcome == "done":
+            assert (domain is None) == (power == "absent")
+        if domain is not None and newest.verb in {"power_on", "power_off"}:
+            assert domain.power == power
+
+    def _hand_in(self, each: Instruction, acknowledge: bool) -> None:
+        if self.agent is None:
+            return
+        # Noted before: what is written down may act, even where nobody lives to say so.
+        self.accepted[token_key(each.token)] = each
+        try:
+            self.agent.receive(each)
+        except (Crash, Unreachable):
+            self.agent = None if not self.agent.running else self.agent
+            return
+        if acknowledge and each in self.queue:
+            self.queue.remove(each)
+
+
+TestCrashes = Crashes.TestCase
+TestCrashes.settings = settings(max_examples=150, stateful_step_count=40)
