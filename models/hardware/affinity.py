@@ -175,28 +175,32 @@ def _local_networks(cells: Sequence[HostCell], limits: Limits) -> tuple[Places, 
 def _devices(
     cells: Sequence[HostCell], pools: Sequence[PciPool], requests: Sequence[PciRequest]
 ) -> Devices:
-    anywhere = []
-    near = []
+    home = {cell.id: place for place, cell in enumerate(cells)}
+    everywhere = []
+    nearby = []
     for request in requests:
-        matching = [n for n, pool in enumerate(pools) if pool.count and _matches(pool, request)]
-        anywhere.append(sum(1 << n for n in matching if _is_anywhere(pools[n], request)))
-        near.append(
-            tuple(
-                sum(1 << n for n in matching if _is_near(pools[n], cell, cells, request))
-                for cell in cells
-            )
-        )
+        anywhere = 0
+        near = [0] * len(cells)
+        for number, pool in enumerate(pools):
+            if not pool.count or not _matches(pool, request):
+                continue
+            if _is_anywhere(pool, request):
+                anywhere |= 1 << number
+            if pool.numa_node in home:
+                for place in _near_places(home[pool.numa_node], cells, request):
+                    near[place] |= 1 << number
+        everywhere.append(anywhere)
+        nearby.append(tuple(near))
     wants = tuple(request.count for request in requests)
-    return Devices(wants, tuple(pool.count for pool in pools), tuple(anywhere), tuple(near))
+    stock = tuple(pool.count for pool in pools)
+    return Devices(wants, stock, tuple(everywhere), tuple(nearby))
 
 
 def _matches(pool: PciPool, request: PciRequest) -> bool:
     if not request.spec:
         return True
     offered = {**pool.tags, "vendor_id": pool.vendor_id, "product_id": pool.product_id}
-    return any(
-        all(offered.get(key) == value for key, value in spec.items()) for spec in request.spec
-    )
+    return any(spec.items() <= offered.items() for spec in request.spec)
 
 
 def _is_anywhere(pool: PciPool, request: PciRequest) -> bool:
@@ -205,9 +209,9 @@ def _is_anywhere(pool: PciPool, request: PciRequest) -> bool:
     return policy == PREFERRED or (policy == LEGACY and pool.numa_node is None)
 
 
-def _is_near(pool: PciPool, cell: HostCell, cells: Sequence[HostCell], request: PciRequest) -> bool:
-    if pool.numa_node == cell.id:
-        return True
-    if request.numa_policy != SOCKET or cell.socket is None:
-        return False
-    return any(other.id == pool.numa_node and other.socket == cell.socket for other in cells)
+def _near_places(home: int, cells: Sequence[HostCell], request: PciRequest) -> Sequence[int]:
+    """Return the places from which a device at `home` counts as near."""
+    socket = cells[home].socket
+    if request.numa_policy != SOCKET or socket is None:
+        return (home,)
+    return [place for place, cell in enumerate(cells) if cell.socket == socket]

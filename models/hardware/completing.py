@@ -1,10 +1,10 @@
 """Whether a begun assignment of guest cells to host cells can still be completed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from models.hardware.affinity import Affinity, Lack
-from models.hardware.matching import Places, can_match_all, transposed
+from models.hardware.matching import Places, can_match_all, members, transposed
 
 _Begun: TypeAlias = tuple[int, Places]
 
@@ -18,19 +18,44 @@ class Completion:
     and further cells never take away what is offered.
     """
 
-    def __init__(self, rows: Sequence[Places], width: int, affinity: Affinity | None) -> None:
+    def __init__(self, rows: tuple[Places, ...], width: int, affinity: Affinity | None) -> None:
         self._rows = rows
         self._affinity = affinity
         self._takers = transposed(rows, width)
         offers = affinity.kinds(width) if affinity else [()] * width
-        self._kinds = list(zip(offers, self._takers, strict=True))
+        # Places of equal offers and equal takers can stand in for each other in any answer.
+        numbers: dict[object, int] = {}
+        self._kinds = [
+            numbers.setdefault(kind, len(numbers))
+            for kind in zip(offers, self._takers, strict=True)
+        ]
         self._dead: set[object] = set()
 
     def possible(self, next_row: int, taken: Places) -> bool:
         """Say whether the rows from `next_row` on can be placed beside the taken places."""
-        if not can_match_all([row & ~taken for row in self._rows[next_row:]]):
+        rows = [row & ~taken for row in self._rows[next_row:]]
+        if not can_match_all(rows):
             return False
-        return self._affinity is None or self._offers((next_row, taken), ())
+        if self._affinity is None:
+            return True
+        at_most = taken
+        for row in rows:
+            at_most |= row
+        return self._affinity.lack(at_most) is None and self._leads_on((next_row, taken), ())
+
+    def _leads_on(self, begun: _Begun, added: tuple[int, ...]) -> bool:
+        """Say whether these places can be filled, and with some more offer all that is wanted."""
+        key = (begun[0], self._multiset(members(begun[1])), self._multiset(added))
+        if key in self._dead:
+            return False
+        if self._fillable(begun[0], added) and self._offers(begun, added):
+            return True
+        self._dead.add(key)
+        return False
+
+    def _fillable(self, next_row: int, places: tuple[int, ...]) -> bool:
+        """Say whether distinct remaining rows can take all these places."""
+        return can_match_all([self._takers[place] >> next_row for place in places])
 
     def _offers(self, begun: _Begun, added: tuple[int, ...]) -> bool:
         """Say whether the begun places, those added and some more offer all that is wanted."""
@@ -48,27 +73,12 @@ class Completion:
         self, lack: Lack, chosen: Places, added: tuple[int, ...]
     ) -> list[tuple[int, ...]]:
         """Return the additions to try, the most helpful first, one of each kind of place."""
-        by_kind: dict[object, int] = {}
+        by_kind: dict[int, int] = {}
         for place in sorted(lack.gains, key=lambda each: -lack.gains[each]):
             if not chosen >> place & 1:
                 by_kind.setdefault(self._kinds[place], place)
         return [(*added, place) for place in by_kind.values()]
 
-    def _leads_on(self, begun: _Begun, added: tuple[int, ...]) -> bool:
-        key = (begun, self._key(added))
-        if key in self._dead:
-            return False
-        if self._fillable(begun[0], added) and self._offers(begun, added):
-            return True
-        self._dead.add(key)
-        return False
-
-    def _fillable(self, next_row: int, places: Sequence[int]) -> bool:
-        """Say whether distinct remaining rows can take all these places."""
-        return can_match_all([self._takers[place] >> next_row for place in places])
-
-    def _key(self, places: Sequence[int]) -> object:
-        counts: dict[object, int] = {}
-        for place in places:
-            counts[self._kinds[place]] = counts.get(self._kinds[place], 0) + 1
-        return frozenset(counts.items())
+    def _multiset(self, places: Iterable[int]) -> tuple[int, ...]:
+        """Return the kinds of these places in an order that does not depend on theirs."""
+        return tuple(sorted(self._kinds[place] for place in places))

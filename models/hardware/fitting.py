@@ -37,7 +37,7 @@ def fit(
     affinity = affinity_of(cells, host.pci_pools, limits, pci_requests)
     places = _greedy(pairs, affinity)
     if places is None:
-        rows = pairs.rows()
+        rows = tuple(pairs.rows())
         places = first_matching(rows, Completion(rows, len(cells), affinity).possible)
         if places is None:
             return explained(guest, cells, pairs.shortages(), affinity)
