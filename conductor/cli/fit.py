@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from pydantic import ConfigDict, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from models.errors import Rejected
 from models.hardware.accounting import claim, release
@@ -64,8 +65,7 @@ def run_fit(lines: Iterable[str], out: TextIO) -> None:
     """Answer every case line in order, each as soon as it is read; blank lines are skipped."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            out.write(json.dumps(answer_case(line, number)))
-            out.write("\n")
+            out.write(_text(answer_case(line, number)) + "\n")
             out.flush()
 
 
@@ -138,6 +138,13 @@ def _read(line: str) -> Case:
     if case.flavor is None and case.guest is None:
         raise Rejected("field_missing", "flavor is missing, and there is no guest instead of it")
     return case
+
+
+def _text(answer: Answer) -> str:
+    try:
+        return to_json(answer).decode()
+    except PydanticSerializationError:  # an id that is no Unicode; the slower way escapes it
+        return json.dumps(answer)
 
 
 def _id_of(line: str) -> object:

@@ -1,0 +1,42 @@
+"""Rules over the hosts of instances that belong together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from conductor.cli.catalogue import Kind, Name, add_group, define
+from conductor.cli.output import Output
+from conductor.cli.tables import key
+
+_KIND: Final = Kind(
+    "server_group",
+    "server-groups",
+    "Rules over the hosts of instances that belong together.",
+    (
+        ("name", key("name")),
+        ("policy", key("policy")),
+        ("most per host", lambda row: row.get("max_server_per_host")),
+    ),
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `server-groups`."""
+    add_group(app, _KIND, create)
+
+
+def create(
+    name: Name,
+    policy: Annotated[
+        str, typer.Option(help="affinity, anti-affinity, soft-affinity or soft-anti-affinity.")
+    ],
+    max_per_host: Annotated[
+        int | None, typer.Option(help="How many members a host may have, where they may share one.")
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Create one."""
+    body = {"name": name, "policy": policy, "max_server_per_host": max_per_host}
+    define(_KIND, body, output)
