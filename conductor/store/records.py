@@ -141,11 +141,16 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """When a process or host was last heard of. `kind` is `compute`, `conductor`, `scheduler`."""
+    """When a process or host was last heard of. `kind` is `compute`, `conductor`, `scheduler`.
+
+    `reported_at` is when the newest list of guests that was taken in was made, by the host's
+    clock: older lists are old news.
+    """
 
     name: str
     kind: str
     seen_at: float
+    reported_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

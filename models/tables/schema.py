@@ -197,6 +197,7 @@ HEARTBEATS: Final = Table(
     _key("name"),
     _text("kind"),
     _time("seen_at"),
+    _time("reported_at"),
 )
 
 EVENTS: Final = Table(

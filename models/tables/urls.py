@@ -24,13 +24,15 @@ def engine_url(url: str) -> URL:
     try:
         given = make_url(url)
     except (ArgumentError, ValueError):
-        raise _rejected(url.partition(":")[0] + ":…", "it is no URL") from None
+        # Not shown whole: somewhere in it may be a password.
+        scheme, separator, _ = url.partition("://")
+        raise _rejected(f"{scheme}://…" if separator else "'…'", "it is no URL") from None
     driver = _DRIVERS.get(given.drivername)
     shown = given.render_as_string(hide_password=True)
     if driver is None:
         raise _rejected(shown, "it must begin with sqlite:///, postgresql:// or memory://")
     if driver == "sqlite" and given.database in {None, "", ":memory:"}:
-        raise _rejected(shown, "SQLite needs a file; without one say memory://")
+        raise _rejected(url, "SQLite needs a file; without one say memory://")
     return given.set(drivername=driver)
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
 
 from conductor.store.memory import MemoryStore
 from conductor.store.ports import Store
 from conductor.store.sql import SqlStore
-from models.tables.schema import METADATA
+from models.tables.schema import CELLS, METADATA
 from models.tables.upgrade import upgrade
 
 ADAPTERS = ("memory", "sqlite", "postgresql")
@@ -58,11 +59,11 @@ def upgraded_postgresql(fresh_database: Callable[[], str]) -> str:
 @pytest.fixture
 def postgresql_url(upgraded_postgresql: str) -> str:
     """URL of a PostgreSQL database with tables and without rows."""
-    engine = create_engine(upgraded_postgresql)
-    tables = ", ".join(METADATA.tables)
+    engine = create_engine(upgraded_postgresql, poolclass=NullPool)
+    tables = [table for table in METADATA.sorted_tables if table is not CELLS]
     with engine.begin() as connection:
-        connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY"))
-    engine.dispose()
+        # Of few rows, DELETE is many times faster than TRUNCATE.
+        connection.execute(text("; ".join(f"DELETE FROM {table.name}" for table in tables)))
     return upgraded_postgresql
 
 

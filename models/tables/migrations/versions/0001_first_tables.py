@@ -216,6 +216,7 @@ def _heartbeats() -> None:
         sa.Column("name", _TEXT, nullable=False),
         sa.Column("kind", _TEXT, nullable=False),
         sa.Column("seen_at", sa.Double(), nullable=False),
+        sa.Column("reported_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_heartbeats")),
     )
 

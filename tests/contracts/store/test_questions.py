@@ -1,0 +1,199 @@
+"""The questions that only one table answers."""
+
+from dataclasses import replace
+
+import pytest
+
+from conductor.store.ports import Store
+from models.hardware.accounting import without_use
+from models.hardware.flavor import Flavor
+from models.hardware.topology import HostTopology
+from models.lifecycle import ENDED, InstanceState, OperationState
+from tests.contracts.store import records
+from tests.contracts.store.conftest import Opener
+
+
+def test_overdue_operations_come_longest_overdue_first(store: Store) -> None:
+    with store.begin() as uow:
+        for name, wake_at in (("late", 5.0), ("latest", 1.0), ("due", 10.0), ("not yet", 10.5)):
+            uow.operations.add(records.an_operation(name, wake_at=wake_at))
+        uow.operations.add(records.an_operation("never"))
+    with store.begin() as uow:
+        assert uow.operations.overdue(10.0, 10) == ["latest", "late", "due"]
+        assert uow.operations.overdue(10.0, 2) == ["latest", "late"]
+        uow.operations.save(records.an_operation("latest", wake_at=20.0))
+        assert uow.operations.overdue(10.0, 10) == ["late", "due"]
+
+
+@pytest.mark.parametrize("state", sorted(ENDED))
+def test_an_ended_operation_is_never_overdue(store: Store, state: OperationState) -> None:
+    with store.begin() as uow:
+        uow.operations.add(records.an_operation(wake_at=1.0, state=state))
+        assert uow.operations.overdue(10.0, 10) == []
+
+
+def test_ended_operations_go_with_their_events_and_decisions(store: Store) -> None:
+    with store.begin() as uow:
+        for name, ended_at in (("old", 1.0), ("older", 0.5), ("edge", 2.0), ("running", None)):
+            uow.operations.add(records.an_operation(name, ended_at=ended_at))
+            uow.events.add_many([records.an_event(name), records.an_event(name)])
+            uow.decisions.add(records.a_decision(f"d-{name}", name))
+    with store.begin() as uow:
+        assert uow.operations.drop_ended_before(2.0, 1) == 1
+        assert uow.operations.get("older") is None
+        assert uow.operations.drop_ended_before(2.0, 10) == 1
+        assert uow.operations.drop_ended_before(2.0, 10) == 0
+        assert {each.id for each in uow.operations.where()} == {"edge", "running"}
+        assert {each.operation_id for each in uow.events.where()} == {"edge", "running"}
+        assert {each.operation_id for each in uow.decisions.where()} == {"edge", "running"}
+
+
+def test_a_projects_use_is_the_sum_of_its_live_instances(store: Store) -> None:
+    small = Flavor("small", 1, 256, root_gb=1)
+    with store.begin() as uow:
+        assert uow.instances.usage("p-1") == {
+            "instances": 0,
+            "cores": 0,
+            "memory_mb": 0,
+            "disk_gb": 0,
+        }
+        uow.instances.add(records.an_instance("a"))
+        uow.instances.add(records.an_instance("b", flavor=small, state=InstanceState.ERROR))
+        uow.instances.add(records.an_instance("gone", state=InstanceState.DELETED))
+        uow.instances.add(records.an_instance("foreign", project_id="p-2"))
+    with store.begin() as uow:
+        # Root and ephemeral disk, and 1,500 MiB of swap that take two GiB.
+        assert uow.instances.usage("p-1") == {
+            "instances": 2,
+            "cores": 3,
+            "memory_mb": 768,
+            "disk_gb": 18,
+        }
+        resized = uow.instances.lock("b")
+        assert resized is not None
+        uow.instances.save(replace(resized, flavor=records.FLAVOR))
+        assert uow.instances.usage("p-1")["cores"] == 4
+
+
+def test_a_groups_hosts_are_counted_by_live_members_placed_there(store: Store) -> None:
+    with store.begin() as uow:
+        uow.instances.add(records.an_instance("a", group="g", host="h-1"))
+        uow.instances.add(records.an_instance("b", group="g", host="h-1"))
+        uow.instances.add(records.an_instance("c", group="g", host="h-2"))
+        uow.instances.add(records.an_instance("unplaced", group="g"))
+        uow.instances.add(records.an_instance("other", group="g-2", host="h-3"))
+        gone = records.an_instance("d", group="g", host="h-4", state=InstanceState.DELETED)
+        uow.instances.add(gone)
+        assert uow.instances.hosts_of_group("g") == {"h-1": 2, "h-2": 1}
+        assert uow.instances.hosts_of_group("nobody's") == {}
+
+
+def test_many_instances_are_locked_in_ascending_order(store: Store) -> None:
+    with store.begin() as uow:
+        uow.instances.add_many([records.an_instance(name) for name in "cab"])
+        locked = uow.instances.lock_many(["c", "a", "unknown", "a"])
+        assert list(locked) == ["a", "c"]
+        assert locked["a"] == records.an_instance("a")
+        assert uow.instances.lock_many([]) == {}
+
+
+def test_instances_go_some_time_after_they_were_deleted(store: Store) -> None:
+    with store.begin() as uow:
+        for name, deleted_at in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
+            deleted = records.an_instance(name, state=InstanceState.DELETED, deleted_at=deleted_at)
+            uow.instances.add(deleted)
+        uow.instances.add(records.an_instance("live"))
+        assert uow.instances.drop_deleted_before(3.0, 1) == 1
+        assert [each.id for each in uow.instances.where()] == ["b", "c", "live"]
+        assert uow.instances.drop_deleted_before(3.0, 10) == 1
+        assert uow.instances.drop_deleted_before(3.0, 10) == 0
+
+
+def test_a_host_is_saved_only_at_the_version_it_was_read(opener: Opener) -> None:
+    store = opener()
+    with store.begin() as uow:
+        uow.hosts.add(records.a_host())
+    used = records.a_host(version=2, used={"VCPU": 4})
+    with store.begin() as uow:
+        assert not uow.hosts.save_if(used, 7)
+        assert uow.hosts.save_if(used, 1)
+        assert not uow.hosts.save_if(replace(used, version=3), 1)
+        assert uow.hosts.get("h-1") == used
+        assert not uow.hosts.save_if(records.a_host("unknown"), 1)
+    with opener().begin() as uow:
+        assert uow.hosts.lock("h-1") == used
+        assert not uow.hosts.save_if(replace(used, version=3), 1)
+        assert uow.hosts.save_if(replace(used, version=3), 2)
+        assert uow.hosts.versions() == {"h-1": 3}
+
+
+def test_a_host_keeps_its_hardware_and_takes_new_use(opener: Opener) -> None:
+    unused = records.a_host(topology=without_use(records.TOPOLOGY))
+    used = replace(unused, topology=records.TOPOLOGY, version=2)
+    with opener().begin() as uow:
+        uow.hosts.add_many([unused, replace(unused, name="h-2")])
+    with opener().begin() as uow:
+        assert uow.hosts.save_if(used, 1)
+    with opener().read() as uow:
+        assert uow.hosts.where() == [used, replace(unused, name="h-2")]
+
+
+def test_a_host_may_come_back_with_other_hardware(opener: Opener) -> None:
+    other = HostTopology((replace(records.CELLS[1], memory_mib=1_024),))
+    with opener().begin() as uow:
+        uow.hosts.add(records.a_host())
+    with opener().begin() as uow:
+        uow.hosts.save(records.a_host(topology=other))
+    with opener().read() as uow:
+        assert uow.hosts.get("h-1") == records.a_host(topology=other)
+
+
+def test_versions_are_those_of_all_hosts(store: Store) -> None:
+    with store.begin() as uow:
+        assert uow.hosts.versions() == {}
+        uow.hosts.add_many([records.a_host("a"), records.a_host("b", version=2**40)])
+        assert uow.hosts.versions() == {"a": 1, "b": 2**40}
+
+
+def test_letters_written_before_a_moment_come_oldest_first(store: Store) -> None:
+    rows = [records.an_outbox_row(name, at) for name, at in (("b", 2.0), ("a", 1.0), ("c", 3.0))]
+    with store.begin() as uow:
+        uow.outbox.add_many(rows)
+        assert [row.id for row in uow.outbox.older_than(3.0, 10)] == ["a", "b"]
+        assert uow.outbox.older_than(3.0, 1) == [rows[1]]
+        assert uow.outbox.older_than(1.0, 10) == []
+
+
+def test_letters_that_have_left_are_dropped_together(store: Store) -> None:
+    with store.begin() as uow:
+        uow.outbox.add_many([records.an_outbox_row(name) for name in "abc"])
+        uow.outbox.drop_many(["a", "c", "gone already"])
+        uow.outbox.drop_many([])
+        assert [row.id for row in uow.outbox.where()] == ["b"]
+
+
+def test_dead_letters_are_dropped_by_age(store: Store) -> None:
+    with store.begin() as uow:
+        uow.dead_letters.add_many([records.a_dead_letter(str(at), float(at)) for at in range(4)])
+        assert uow.dead_letters.drop_before(3.0, 2) == 2
+        assert [each.id for each in uow.dead_letters.where()] == ["2", "3"]
+        assert uow.dead_letters.drop_before(3.0, 10) == 1
+
+
+def test_allocations_are_found_by_consumer_and_by_host(store: Store) -> None:
+    rows = [records.an_allocation(*each) for each in (("a", "h1"), ("a", "h2"), ("b", "h1"))]
+    with store.begin() as uow:
+        uow.allocations.add_many(rows)
+        assert uow.allocations.where(consumer_id="a") == rows[:2]
+        assert uow.allocations.where(host="h1") == [rows[0], rows[2]]
+
+
+def test_children_are_found_by_their_parent(store: Store) -> None:
+    with store.begin() as uow:
+        uow.operations.add(records.an_operation("parent"))
+        uow.operations.add_many(
+            [records.an_operation(name, parent_id="parent") for name in ("c1", "c2")]
+        )
+        assert [each.id for each in uow.operations.where(parent_id="parent")] == ["c1", "c2"]
+        running = {"parent_id": "parent", "state": set(OperationState) - ENDED}
+        assert uow.operations.count(**running) == 2
