@@ -1,9 +1,10 @@
 """A read-only, hashable mapping, so that values holding one stay values."""
 
-from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import ItemsView, Iterator, Mapping
+from typing import Generic, TypeVar, overload
 
 Value_co = TypeVar("Value_co", covariant=True)
+Other = TypeVar("Other")
 
 
 class FrozenMap(Mapping[str, Value_co], Generic[Value_co]):
@@ -27,6 +28,19 @@ class FrozenMap(Mapping[str, Value_co], Generic[Value_co]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
+
+    # The mixin's `get` raises and catches for every absent key; extra specs are mostly absent.
+    @overload
+    def get(self, key: str, /) -> Value_co | None: ...
+    @overload
+    def get(self, key: str, default: Value_co | Other, /) -> Value_co | Other: ...
+    def get(self, key: str, default: object = None, /) -> object:
+        """Return the entry of a key, or the default."""
+        return self._entries.get(key, default)
+
+    def items(self) -> ItemsView[str, Value_co]:
+        """Return the entries, sorted by key."""
+        return self._entries.items()
 
     def __hash__(self) -> int:
         if self._hash is None:

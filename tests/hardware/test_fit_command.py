@@ -168,6 +168,11 @@ def test_lines_are_answered_in_order_and_a_malformed_one_ends_nothing() -> None:
     assert answers[2]["id"] == "half"
 
 
+def test_an_id_that_is_no_unicode_is_given_back_as_it_came() -> None:
+    (answer,) = run('{"id": "\\ud800"}')
+    assert answer["id"] == "\ud800"
+
+
 def test_answers_are_written_as_lines_arrive() -> None:
     out = io.StringIO()
     written: list[int] = []
