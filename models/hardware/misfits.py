@@ -1,6 +1,8 @@
 """Why a guest fits nowhere on a host, in the words and numbers an operator needs."""
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from models.hardware.affinity import DEVICES, Affinity
 from models.hardware.guest import CellMisfit, GuestTopology, Misfit
@@ -8,23 +10,43 @@ from models.hardware.matching import Places, matched
 from models.hardware.packing import Shortage
 from models.hardware.topology import HostCell
 
-TOO_FEW = "too_few_host_cells"
-NO_ROOM = "no_host_cell_fits"
-CONTENDED = "host_cells_contended"
+TOO_FEW: Final = "too_few_host_cells"
+NO_ROOM: Final = "no_host_cell_fits"
+CONTENDED: Final = "host_cells_contended"
+AFFINITY: Final = "affinity_not_satisfiable"
+
+WORDS: Final = {
+    "page_size_not_offered": "no pages of the size asked for",
+    "memory_not_whole_pages": "{need} KiB are no whole number of {have} KiB pages",
+    "not_enough_pages": "needs {need} free pages, the best has {have}",
+    "not_enough_memory": "needs {need} MiB, the best has {have}",
+    "not_enough_shared_cpus": "needs {need} shared CPUs, the best has {have}",
+    "not_enough_dedicated_cpus": "needs {need} free dedicated CPUs, the best has {have}",
+    "no_sibling_threads": "needs sibling threads, there are none",
+    "not_enough_sibling_threads": "needs {need} free sibling threads, the best has {have}",
+    "siblings_not_blockable": "needs cores of its own, sibling threads cannot be kept idle",
+    "not_enough_free_cores": "needs {need} wholly free cores, the best has {have}",
+    "no_core_for_emulator_threads": "needs {need} wholly free cores, the best has {have}",
+    "cpu_limit_exceeded": "would bring shared vCPUs to {need}, the limit is {have}",
+    "memory_limit_exceeded": "would bring memory to {need} MiB, the limit is {have}",
+}
+"""What an operator reads for each reason of a pair of cells."""
+
+_Shortages: TypeAlias = Sequence[Sequence[Shortage | None]]
 
 
 def explained(
     guest: GuestTopology,
     cells: Sequence[HostCell],
-    shortages: Sequence[Sequence[Shortage | None]],
+    shortages: _Shortages,
     affinity: Affinity | None,
 ) -> Misfit:
     """Return the misfit of a guest that has no valid placement.
 
-    Pairs that would fit alone carry the reason that rules out the whole.
+    `shortages[g][h]` is what host cell h lacks for guest cell g. Pairs that lack nothing carry
+    the reason that rules out the whole. Pairs are ordered by guest cell, then host cell.
     """
-    rows = [sum(1 << place for place, lack in enumerate(row) if lack is None) for row in shortages]
-    code, message, need, have = _verdict(guest, cells, rows, affinity)
+    code, message, need, have = _verdict(guest, cells, shortages, affinity)
     whole = (code, need, have)
     order = sorted(range(len(cells)), key=lambda place: cells[place].id)
     pairs = tuple(
@@ -38,16 +60,18 @@ def explained(
 def _verdict(
     guest: GuestTopology,
     cells: Sequence[HostCell],
-    rows: Sequence[Places],
+    shortages: _Shortages,
     affinity: Affinity | None,
 ) -> tuple[str, str, int, int]:
+    """Return the code, the sentence and the two numbers of the rule that decided."""
     wanted = len(guest.cells)
     if wanted > len(cells):
         message = f"the guest has {wanted} NUMA cells, the host {len(cells)}"
         return TOO_FEW, message, wanted, len(cells)
-    for cell, places in zip(guest.cells, rows, strict=True):
-        if not places:
-            return NO_ROOM, f"guest cell {cell.id} fits no host cell", 1, 0
+    for cell, lacks in zip(guest.cells, shortages, strict=True):
+        if None not in lacks:
+            return NO_ROOM, f"guest cell {cell.id} fits no host cell: {_nearest(lacks)}", 1, 0
+    rows = [sum(1 << place for place, lack in enumerate(row) if lack is None) for row in shortages]
     placed = matched(rows)
     if placed < wanted:
         message = f"of {wanted} guest cells only {placed} find a host cell of their own"
@@ -65,9 +89,20 @@ def _affinity_verdict(
     if lack is None:
         # Each network and device is near some usable cell, but no choice has all of them.
         message = "no choice of fitting host cells is near all the networks and devices asked for"
-        return "affinity_not_satisfiable", message, len(rows), usable.bit_count()
+        return AFFINITY, message, len(rows), usable.bit_count()
     if lack.code == DEVICES:
         message = f"{lack.missing} of the devices asked for are not near the cells that fit"
     else:
         message = "a network asked for is local to host cells that do not fit"
     return lack.code, message, lack.missing, 0
+
+
+def _nearest(lacks: Sequence[Shortage | None]) -> str:
+    """Return the most frequent reason in words, with the numbers of the cell that came closest."""
+    reasons = Counter(lack for lack in lacks if lack is not None)
+    codes = Counter(code for code, _, _ in reasons.elements())
+    code = max(codes, key=lambda each: codes[each])
+    need, have = max(
+        ((need, have) for each, need, have in reasons if each == code), key=lambda pair: pair[1]
+    )
+    return WORDS[code].format(need=need, have=have)
