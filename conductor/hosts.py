@@ -32,6 +32,11 @@ from models.messages.letters import (
 
 CHANGED_HARDWARE = "hardware changed"
 BAD_ACCOUNTING = "accounting degraded"
+GUEST_MISSING = "guest_missing"
+SETTLED_S = 30.0
+"""How long an instance must have been left alone before a host's word changes its state."""
+
+_MAY_RUN = (InstanceState.ACTIVE, InstanceState.STOPPED)
 
 
 def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
@@ -47,35 +52,46 @@ def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
         uow.hosts.add(_new_host(uow, hello, topology, inventory))
     else:
         uow.hosts.save(_returned(known, hello, topology, inventory, uow.now))
-    uow.heartbeats.put(Heartbeat(hello.host, "compute", uow.now))
-    reconcile(
-        uow,
-        Manifest(
-            host=hello.host,
-            boot_id=hello.boot_id,
-            domains=hello.domains,
-            accounting_degraded=hello.accounting_degraded,
-        ),
+    manifest = Manifest(
+        host=hello.host,
+        boot_id=hello.boot_id,
+        taken_at=hello.taken_at,
+        domains=hello.domains,
+        accounting_degraded=hello.accounting_degraded,
     )
+    reconcile(uow, manifest)
     for record in uow.operations.where(waiting_on=ON_HOST + hello.host, ended_at=None):
         if record.waiting is not None:
             uow.post(Letter(**record.waiting["letter"]))
 
 
+def heard_of(uow: UnitOfWork, host: str, reported_at: float = 0.0) -> None:
+    """Note that a host lives, and how new its newest list of guests is."""
+    known = uow.heartbeats.lock(host)
+    newest = max(reported_at, known.reported_at if known else 0.0)
+    uow.heartbeats.put(Heartbeat(host, "compute", uow.now, newest))
+
+
 def reconcile(uow: UnitOfWork, manifest: Manifest) -> None:
-    """Compare what a host has with what it should have: drop strays, note what is missing."""
-    host = uow.hosts.lock(manifest.host)
-    if host is None:
+    """Compare what a host has with what it should have: drop strays, note what is missing.
+
+    A list that was made before one that has been taken in already says nothing any more.
+    """
+    known = uow.heartbeats.lock(manifest.host)
+    heard_of(uow, manifest.host, manifest.taken_at)
+    if uow.hosts.get(manifest.host) is None or (
+        known is not None and manifest.taken_at < known.reported_at
+    ):
         return
     expected = {i.id: i for i in uow.instances.where(host=manifest.host)}
     for domain in manifest.domains:
-        instance = expected.get(domain.instance_id) or uow.instances.get(domain.instance_id)
+        instance = expected.get(domain.instance_id) or uow.instances.lock(domain.instance_id)
         if _is_stray(uow, instance, manifest.host):
-            uow.post(_drop(manifest.host, domain, instance))
+            _drop(uow, manifest.host, domain, instance)
     present = {domain.instance_id: domain for domain in manifest.domains}
     for instance in expected.values():
         _note_difference(uow, instance, present.get(instance.id))
-    _note_accounting(uow, manifest.accounting_degraded, host)
+    _note_accounting(uow, manifest.accounting_degraded, manifest.host)
 
 
 def set_enabled(uow: UnitOfWork, name: str, *, enabled: bool, reason: str | None) -> Host:
@@ -177,9 +193,11 @@ def _may_be_undoing(uow: UnitOfWork, instance: Instance, host: str) -> bool:
     return record is not None and record.waiting_on == ON_HOST + host
 
 
-def _drop(host: str, domain: Domain, instance: Instance | None) -> Letter:
-    """Tell a host to remove a stray, under the fence it knows the guest by, or a newer one."""
+def _drop(uow: UnitOfWork, host: str, domain: Domain, instance: Instance | None) -> None:
+    """Tell a host to remove a stray, under a fence that is newer than all it has seen."""
     fence = max(domain.fence, instance.fence if instance else 0) + 1
+    if instance is not None:
+        uow.instances.save(replace(instance, fence=fence))
     token = Token(
         operation_id=str(uuid.uuid5(uuid.UUID(domain.instance_id), f"stray-on-{host}-{fence}")),
         step="drop_stray",
@@ -188,29 +206,66 @@ def _drop(host: str, domain: Domain, instance: Instance | None) -> Letter:
         fence=fence,
     )
     instruction = Instruction(token=token, instance_id=domain.instance_id, verb="destroy")
-    return instruction_letter(host, instruction, token.operation_id)
+    uow.post(instruction_letter(host, instruction, token.operation_id))
 
 
 def _note_difference(uow: UnitOfWork, instance: Instance, domain: Domain | None) -> None:
-    """An idle instance whose guest is gone or off says so; one at work is its operation's."""
-    if instance.operation_id is not None:
+    """Let an idle instance say what its host says of it; one at work is its operation's.
+
+    What changed a moment ago may be newer than the host's list, so it is left for the next.
+    A guest that was missed and is there again is well again.
+    """
+    if _as_reported(instance, domain, uow.now) == instance:
         return
-    if domain is None and instance.state in (InstanceState.ACTIVE, InstanceState.STOPPED):
-        fault = {"code": "guest_missing", "message": f"{instance.host} no longer has its guest"}
-        uow.instances.save(
-            replace(instance, state=InstanceState.ERROR, fault=fault, updated_at=uow.now)
-        )
-    off = domain is not None and domain.power_state == "shutdown"
-    if off and instance.state is InstanceState.ACTIVE:
-        stopped = replace(instance, state=InstanceState.STOPPED, updated_at=uow.now)
-        uow.instances.save(replace(stopped, power_state=PowerState.SHUTDOWN))
+    newest = uow.instances.lock(instance.id)
+    if newest is not None and newest.host == instance.host:
+        changed = _as_reported(newest, domain, uow.now)
+        uow.instances.save(replace(changed, updated_at=uow.now))
 
 
-def _note_accounting(uow: UnitOfWork, sick: Sequence[str], host: Host) -> None:
+def _as_reported(instance: Instance, domain: Domain | None, now: float) -> Instance:
+    if instance.operation_id is not None or now - instance.updated_at < SETTLED_S:
+        return instance
+    if domain is None:
+        return _without_guest(instance)
+    known_to_run = instance.state in _MAY_RUN or _was_missed(instance)
+    return _as_powered(instance, domain) if known_to_run else instance
+
+
+def _without_guest(instance: Instance) -> Instance:
+    if instance.state not in _MAY_RUN:
+        return instance
+    fault = {"code": GUEST_MISSING, "message": f"{instance.host} no longer has its guest"}
+    lost = replace(instance, state=InstanceState.ERROR, fault=fault)
+    return replace(lost, power_state=PowerState.NOSTATE)
+
+
+def _as_powered(instance: Instance, domain: Domain) -> Instance:
+    on = domain.power_state == "running"
+    return replace(
+        instance,
+        state=InstanceState.ACTIVE if on else InstanceState.STOPPED,
+        power_state=PowerState.RUNNING if on else PowerState.SHUTDOWN,
+        fault=None if _was_missed(instance) else instance.fault,
+    )
+
+
+def _was_missed(instance: Instance) -> bool:
+    return (instance.fault or {}).get("code") == GUEST_MISSING
+
+
+def _note_accounting(uow: UnitOfWork, sick: Sequence[str], name: str) -> None:
     """A host that cannot account for a guest takes no new ones until it can again (N33)."""
     reason = f"{BAD_ACCOUNTING}: {', '.join(sick[:5])}" if sick else None
-    current = host.degraded
-    if reason == current or (reason is None and not (current or "").startswith(BAD_ACCOUNTING)):
+    seen = uow.hosts.get(name)
+    if seen is None or not _is_news(seen, reason):
         return
-    newest = uow.hosts.get(host.name) or host
-    uow.hosts.save(replace(newest, degraded=reason, version=newest.version + 1))
+    host = must_lock(uow, name)
+    if _is_news(host, reason):
+        uow.hosts.save(replace(host, degraded=reason, version=host.version + 1))
+
+
+def _is_news(host: Host, reason: str | None) -> bool:
+    if reason is None:
+        return (host.degraded or "").startswith(BAD_ACCOUNTING)
+    return host.degraded != reason

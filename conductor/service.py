@@ -101,7 +101,7 @@ class ConductorService:
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         """Note that a host lives."""
         beat = parse(HeartbeatMessage, body)
-        self.outbox.run(lambda uow: uow.heartbeats.put(Heartbeat(beat.host, "compute", uow.now)))
+        self.outbox.run(lambda uow: hosts.heard_of(uow, beat.host))
 
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""

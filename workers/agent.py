@@ -296,9 +296,10 @@ class Agent:
     def _guests(self) -> Guests:
         # Fences before guests: a guest may then be newer than its fence says, never older, and
         # a destroy that ends in between cannot look as if its guest had outlived it.
+        taken_at = self.clock()
         fences = self._record.done_fences()
         domains = self._tracker.audit(self._leash.domains)
-        return guests_of(domains, fences, sorted(self._tracker.tracked.degraded))
+        return guests_of(taken_at, domains, fences, sorted(self._tracker.tracked.degraded))
 
     def _reserved(self) -> Reservation:
         return Reservation(

@@ -39,8 +39,9 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Guests:
-    """The guests of a host as reported, and those whose accounting is wrong."""
+    """The guests of a host as reported, when, and those whose accounting is wrong."""
 
+    taken_at: float
     domains: tuple[Domain, ...]
     degraded: tuple[str, ...]
 
@@ -68,6 +69,7 @@ def hello_letter(
     hello = Hello(
         host=sender.host,
         boot_id=sender.boot_id,
+        taken_at=guests.taken_at,
         hypervisor=hypervisor.name,
         hardware=host_to_json(without_use(hardware.topology)),
         disk_gb=hardware.disk_gb,
@@ -90,6 +92,7 @@ def manifest_letter(sender: Sender, guests: Guests) -> Letter:
     manifest = Manifest(
         host=sender.host,
         boot_id=sender.boot_id,
+        taken_at=guests.taken_at,
         domains=guests.domains,
         accounting_degraded=guests.degraded,
     )
@@ -97,10 +100,14 @@ def manifest_letter(sender: Sender, guests: Guests) -> Letter:
 
 
 def guests_of(
-    domains: Iterable[GuestDomain], fences: Mapping[str, int], degraded: Iterable[str]
+    taken_at: float,
+    domains: Iterable[GuestDomain],
+    fences: Mapping[str, int],
+    degraded: Iterable[str],
 ) -> Guests:
     """Return domains as they are reported; one that nobody instructed us about has fence 0."""
     return Guests(
+        taken_at,
         tuple(_domain(domain, fences.get(domain.instance_id, 0)) for domain in domains),
         tuple(degraded),
     )

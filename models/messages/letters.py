@@ -113,10 +113,14 @@ class Reservation(Message):
 
 
 class Hello(Message):
-    """A worker has started: its hardware (`host` of CONTRACT §2, without use) and its guests."""
+    """A worker has started: its hardware (`host` of CONTRACT §2, without use) and its guests.
+
+    `taken_at` is when the guests were looked at, by the host's clock.
+    """
 
     host: str
     boot_id: str
+    taken_at: float
     hypervisor: str
     hardware: dict[str, Any]
     disk_gb: Annotated[int, Field(ge=0)]
@@ -134,10 +138,11 @@ class Heartbeat(Message):
 
 
 class Manifest(Message):
-    """The periodic audit of a host: every guest it has."""
+    """The periodic audit of a host: every guest it has, as of `taken_at` by its own clock."""
 
     host: str
     boot_id: str
+    taken_at: float
     domains: tuple[Domain, ...] = ()
     accounting_degraded: tuple[str, ...] = ()
 

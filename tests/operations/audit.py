@@ -31,10 +31,31 @@ def check_at_rest(world: World) -> None:
             failed = record.state in (OperationState.FAILED, OperationState.STUCK)
             assert not failed or record.error, record
     expected = {i.id: i.host for i in instances if i.state in _HAS_GUEST}
-    assert world.guests() == expected
+    assert world.guests() == expected, _stories(world, expected)
     for instance in instances:
         if instance.state in (InstanceState.ERROR, InstanceState.DELETED):
             assert instance.host is None and instance.placement is None, instance
         if instance.state is InstanceState.ERROR:
             assert instance.fault and instance.fault["message"], instance
         assert instance.operation_id is None, instance
+
+
+def _stories(world: World, expected: dict[str, str | None]) -> str:
+    """Tell, for each guest that is where it should not be or is not, what happened to it."""
+    found = world.guests()
+    lines = []
+    with world.store.read() as uow:
+        for instance_id in sorted(set(found) | set(expected)):
+            if found.get(instance_id) == expected.get(instance_id):
+                continue
+            instance = uow.instances.get(instance_id)
+            state = instance.state if instance else "unknown"
+            lines.append(
+                f"{instance_id} {state}: on {found.get(instance_id)},"
+                f" should be on {expected.get(instance_id)}"
+            )
+            lines += [
+                f"  {e.at:.1f} {e.operation_id[:8]} {e.event} {e.detail}"
+                for e in sorted(uow.events.where(instance_id=instance_id), key=lambda e: e.at)
+            ]
+    return "\n".join(lines)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from conductor.cli.embedded import Desk, build_service
@@ -19,7 +20,7 @@ from conductor.settings import Settings
 from conductor.store.memory import MemoryStore
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Host, Instance, OperationRecord
-from models.ids import HostName, OperationId, child_instance_id, compute_queue, new_operation_id
+from models.ids import HostName, OperationId, child_instance_id, compute_queue
 from models.lifecycle import OperationState
 from models.messages.base import parse
 from models.messages.hardware import host_from_json
@@ -104,6 +105,7 @@ class World:
         hardware: dict[str, Any] | None = None,
     ) -> None:
         self.now = 1_000_000.0
+        self._numbers = count()  # ids by chance would make no two runs the same
         self.store = Mortal(MemoryStore(clock=lambda: self.now))
         self.bus = InProcessBus()
         self.settings = Settings()
@@ -156,7 +158,7 @@ class World:
             CONDUCTOR,
             f"conductor.{task}",
             {"context": CONTEXT, **body},
-            operation_id or new_operation_id(),
+            operation_id or str(uuid.uuid5(uuid.NAMESPACE_OID, str(next(self._numbers)))),
         )
         self.bus.send([letter])
         return letter.id
