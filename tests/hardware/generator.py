@@ -12,7 +12,46 @@ PHYSNETS = ("red", "blue", "green")
 
 
 def random_case(dice: Random) -> Json:
-    """Return a case of the contract with a ready guest."""
+    """Return a case of the contract with a ready guest; one in eight is all about affinity."""
+    return _affine_case(dice) if dice.random() < 0.125 else _any_case(dice)
+
+
+def _affine_case(dice: Random) -> Json:
+    """Return a roomy host whose networks and devices are what decides."""
+    cells = []
+    for place, number in enumerate(dice.sample(range(8), dice.choice([3, 4, 4, 5]))):
+        cpus = list(range(place * 4, place * 4 + 4))
+        cell = _host_cell(dice, number, (cpus, [], cpus), 1, pools=False)
+        cell.update({"memory": 8, "memory_usage": dice.choice([0, 0, 4, 7])})
+        cell["network_metadata"] = _networks(dice, 0.3)
+        cells.append(cell)
+    guest = _guest(dice, 3)
+    for cell in guest["cells"]:
+        cell.update({"cpu_policy": "dedicated", "cpu_thread_policy": None, "pagesize": None})
+        cell.update({"pcpuset": cell["cpuset"] + cell["pcpuset"], "cpuset": []})
+        cell["pcpuset"].sort()
+    return {
+        "id": "affine",
+        "host": {"cells": cells, "pci_pools": [_pool(dice, cells) for _ in range(6)]},
+        "guest": guest,
+        "limits": {
+            "cpu_allocation_ratio": 1.0,
+            "ram_allocation_ratio": 1.0,
+            "network_metadata": _networks(dice, 0.4),
+        },
+        "pci_requests": [_request(dice, number) for number in range(dice.randint(1, 4))],
+        "pack": dice.random() < 0.5,
+    }
+
+
+def _networks(dice: Random, share: float) -> Json:
+    return {
+        "physnets": [net for net in PHYSNETS if dice.random() < share],
+        "tunneled": dice.random() < share,
+    }
+
+
+def _any_case(dice: Random) -> Json:
     cells = _host_cells(dice)
     case: Json = {
         "id": "random",
