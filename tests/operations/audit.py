@@ -18,7 +18,8 @@ def check_at_any_time(world: World) -> None:
         for instance in uow.instances.where():
             if instance.task_state is not None:
                 running = uow.operations.get(instance.operation_id or "")
-                assert running is not None and not running.state.ended, instance
+                assert running is not None, instance
+                assert not running.state.ended, instance
 
 
 def check_at_rest(world: World) -> None:
@@ -34,9 +35,10 @@ def check_at_rest(world: World) -> None:
     assert world.guests() == expected, _stories(world, expected)
     for instance in instances:
         if instance.state in (InstanceState.ERROR, InstanceState.DELETED):
-            assert instance.host is None and instance.placement is None, instance
+            assert instance.host is None, instance
+            assert instance.placement is None, instance
         if instance.state is InstanceState.ERROR:
-            assert instance.fault and instance.fault["message"], instance
+            assert (instance.fault or {}).get("message"), instance
         assert instance.operation_id is None, instance
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -181,10 +183,8 @@ class AnythingHappens(RuleBasedStateMachine):
     @precondition(lambda self: self.world.waiting_queues())
     def die_while_delivering(self, commits: int, data: st.DataObject) -> None:
         self.world.store.commits_left = commits
-        try:
+        with suppress(Killed):
             self.world.deliver(data.draw(st.sampled_from(self.world.waiting_queues())))
-        except Killed:
-            pass
         self.world.restart_conductor()
 
     @rule(name=st.sampled_from(["host-0", "host-1", "host-2"]), letters_lost=st.booleans())
