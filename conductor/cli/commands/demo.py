@@ -1,0 +1,136 @@
+"""The main job, seen: one command, no service."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from conductor.cli.demo.orders import INSTANCES
+from conductor.cli.demo.stage import staged
+from conductor.cli.demo.story import FLEET_FILE, Outcome, demo_settings, run_demo
+from conductor.cli.failures import DEFECT
+from conductor.cli.output import console as stdout_console
+from conductor.cli.render_host import host_picture, key_line
+from conductor.settings import read_settings
+
+_SVG_WIDTH = 100
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `demo`."""
+    app.command("demo")(demo)
+
+
+def demo(
+    svg: Annotated[
+        Path | None, typer.Option(help="Also write the end of the show as a picture.")
+    ] = None,
+) -> None:
+    """Build hundreds of instances on a simulated fleet, crash a host, show where all went."""
+    settings = demo_settings(read_settings())
+    console = stdout_console()
+    with staged(console, INSTANCES) as stage:
+        outcome = run_demo(settings, stage)
+    end = Group(*_end(outcome))
+    console.print(end)
+    console.print(_next(outcome), soft_wrap=True)
+    if svg is not None:
+        _save(end, svg)
+    if outcome.wrong:
+        raise typer.Exit(DEFECT)
+
+
+def _end(outcome: Outcome) -> Iterator[RenderableType]:
+    for drawn in outcome.drawn:
+        yield ""
+        yield host_picture(drawn.host, drawn.guests)
+    yield key_line()
+    yield ""
+    yield from _refused(outcome)
+    yield ""
+    yield _totals(outcome)
+    yield _audit(outcome)
+
+
+def _refused(outcome: Outcome) -> Iterator[RenderableType]:
+    if not outcome.refused:
+        return
+    yield Text("could not be placed", style="bold")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column(overflow="fold")
+    for group in outcome.refused:
+        table.add_row(str(group.requests), Text(group.flavor, style="cyan"), group.reason)
+    yield table
+
+
+def _totals(outcome: Outcome) -> Text:
+    sight = outcome.sight
+    rate = sight.active / outcome.seconds
+    return Text.assemble(
+        ("totals  ", "bold"),
+        f"{sight.active} active in {outcome.seconds:.1f} s ({rate:.0f} builds/s), "
+        f"{outcome.retried} of them on a second host, {sight.failed} could not be placed",
+    )
+
+
+def _audit(outcome: Outcome) -> Text:
+    if not outcome.wrong:
+        return Text.assemble(
+            ("audit   ", "bold"), ("every pin, page and allocation adds up", "green")
+        )
+    return Text.assemble(("audit   ", "bold"), ("; ".join(outcome.wrong), "bold red"))
+
+
+def _next(outcome: Outcome) -> Text:
+    """Return commands to try, with everything that they need to work."""
+    command = _command()
+    lines = [
+        ("where its instances are", "hosts map douglas-01"),
+        ("every host", "hosts list -o table"),
+    ]
+    if outcome.refused:
+        lines.append(("why this one was refused", f"operations show {outcome.refused[0].example}"))
+    lines += [
+        ("what is active", "instances list --state active -o table"),
+        ("let the fleet live on", f"up --host {outcome.directory / FLEET_FILE}"),
+    ]
+    text = Text.assemble("\n", ("try next\n", "bold"))
+    text.append(f"  export CONDUCTOR_STATE_DIR={outcome.directory}\n")
+    width = max(len(line) for _, line in lines)
+    for what, line in lines:
+        text.append(f"  {command} {line:<{width}}")
+        text.append(f"  # {what}\n", style="dim")
+    return text
+
+
+def _command() -> str:
+    """Return how this program was started, as it can be typed again."""
+    started = Path(sys.argv[0])
+    if started.name != "conductor":
+        return "python -m conductor"
+    inside = os.path.relpath(started)
+    return str(started) if inside.startswith("..") else inside
+
+
+def _save(end: RenderableType, path: Path) -> None:
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        recorder = Console(
+            file=nowhere,
+            record=True,
+            width=_SVG_WIDTH,
+            force_terminal=True,
+            color_system="truecolor",
+            highlight=False,
+        )
+        recorder.print(end)
+    recorder.save_svg(str(path), title="conductor demo")

@@ -1,0 +1,117 @@
+"""How the demo is shown while it runs: a live picture on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from conductor.cli.demo.sight import Sight
+from conductor.placement.resources import capacity
+from conductor.store.records import Host
+
+_PLAIN_EVERY_S: Final = 1.0
+_FRAMES_PER_S: Final = 10
+_BAR: Final = 16
+_CLASSES: Final = (("PCPU", "#5fb3f9"), ("VCPU", "#7ac74f"), ("MEMORY_MB", "#e6a23c"))
+
+
+class Stage(Protocol):
+    """Where the demo is shown."""
+
+    def tell(self, line: Text) -> None:
+        """Show a line that stays."""
+
+    def show(self, sight: Sight, down: frozenset[str]) -> None:
+        """Show how it stands."""
+
+
+@contextmanager
+def staged(console: Console, total: int) -> Iterator[Stage]:
+    """Return the stage that suits the console."""
+    if not console.is_terminal:
+        yield _Lines(console, total)
+        return
+    with Live(console=console, refresh_per_second=_FRAMES_PER_S, transient=True) as live:
+        yield _Picture(live, total)
+
+
+class _Lines:
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._total = total
+        self._started = self._shown = time.monotonic()
+
+    def tell(self, line: Text) -> None:
+        """Print the line."""
+        self._console.print(line, soft_wrap=True)
+
+    def show(self, sight: Sight, down: frozenset[str]) -> None:
+        """Print one line a second."""
+        now = time.monotonic()
+        if now - self._shown >= _PLAIN_EVERY_S:
+            self._shown = now
+            away = f", down: {' '.join(sorted(down))}" if down else ""
+            text = f"{now - self._started:5.1f} s  {_counts(sight, self._total)}{away}"
+            self._console.print(text, soft_wrap=True)
+
+
+class _Picture:
+    def __init__(self, live: Live, total: int) -> None:
+        self._live = live
+        self._total = total
+        self._started = time.monotonic()
+
+    def tell(self, line: Text) -> None:
+        """Print the line above the picture."""
+        self._live.console.print(line)
+
+    def show(self, sight: Sight, down: frozenset[str]) -> None:
+        """Draw the picture anew."""
+        seconds = time.monotonic() - self._started
+        head = Table.grid(padding=(0, 1))
+        head.add_row(
+            Text("builds", style="bold"),
+            ProgressBar(total=self._total, completed=sight.ended, width=40),
+            f"{_counts(sight, self._total)}  {seconds:.1f} s",
+        )
+        self._live.update(Group("", head, "", _fleet_table(sight, down)))
+
+
+def _counts(sight: Sight, total: int) -> str:
+    return f"{sight.active} of {total} active, {sight.building} building, {sight.failed} refused"
+
+
+def _fleet_table(sight: Sight, down: frozenset[str]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for host in sight.hosts:
+        cells: list[RenderableType] = [_name(host, down)]
+        cells += [_use(host, name, colour) for name, colour in _CLASSES]
+        working = sight.waiting.get(host.name, 0)
+        cells.append(Text(f"{working} spawning" if working else "", style="dim"))
+        table.add_row(*cells)
+    return table
+
+
+def _name(host: Host, down: frozenset[str]) -> Text:
+    if host.name in down:
+        return Text(f"✗ {host.name}", style="bold red")
+    return Text(f"● {host.name}", style="green")
+
+
+def _use(host: Host, name: str, colour: str) -> Text:
+    inventory = host.inventory.get(name)
+    total = capacity(inventory) if inventory else 0
+    used = host.used.get(name, 0)
+    full = min(_BAR, -(-used * _BAR // total)) if total else 0
+    text = Text("█" * full, style=colour)
+    text.append("·" * (_BAR - full), style="dim")
+    text.append(f" {name.removesuffix('_MB').lower()} {used * 100 // total if total else 0:>3}%")
+    return text
