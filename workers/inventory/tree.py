@@ -23,7 +23,7 @@ Tree: TypeAlias = Mapping[str, str]
 """Path below the root of the host's file system (`sys/…`, `proc/meminfo`) to stripped text."""
 
 LARGEST_FILE = 64 * 1024
-LARGEST_TARBALL = 256 * 1024 * 1024
+LARGEST_TARBALL = 64 * 1024 * 1024
 
 SYSTEM = ("sys", "devices", "system")
 _ROOTED = (SYSTEM, ("sys", "kernel", "mm"))

@@ -1,0 +1,167 @@
+"""The simulated hypervisor: idempotent, durable, and failing as told."""
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from models.errors import Broken, HostRefused, Unreachable
+from models.ids import InstanceId
+from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec, until
+from workers.hypervisor.fates import Call, Fate, Habit, Habits, seeded
+from workers.hypervisor.leash import AgentDead, Leash
+from workers.hypervisor.port import Hypervisor
+from workers.hypervisor.simulated import SimulatedHypervisor
+
+
+def powers(hypervisor: Hypervisor) -> dict[str, str]:
+    return {each.instance_id: each.power for each in hypervisor.domains()}
+
+
+def test_every_action_may_be_repeated_and_has_one_effect() -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE)
+    actions: dict[str, Callable[[], None]] = {
+        "spawn": lambda: hypervisor.spawn(VM, spec()),
+        "power_off": lambda: hypervisor.power_off(VM),
+        "power_on": lambda: hypervisor.power_on(VM),
+        "destroy": lambda: hypervisor.destroy(VM),
+    }
+    for verb, act in actions.items():
+        for _ in range(3):
+            act()
+        assert (hypervisor.calls(VM, verb), hypervisor.effects(VM, verb)) == (3, 1)
+    assert hypervisor.domains() == ()
+
+
+def test_a_guest_is_kept_as_it_was_asked_for() -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE)
+    wanted = spec(placement({0: 1}), vcpus=2, memory_mib=700, disk_gb=9)
+    hypervisor.spawn(VM, wanted)
+    found = hypervisor.domain(VM)
+    assert found is not None
+    assert (found.spec, found.power) == (wanted, "running")
+    assert hypervisor.domain(OTHER_VM) is None
+
+
+def test_another_spec_under_the_same_id_is_broken() -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE)
+    hypervisor.spawn(VM, spec())
+    with pytest.raises(Broken):
+        hypervisor.spawn(VM, spec(memory_mib=1))
+
+
+def test_state_outlives_the_process_with_a_directory(tmp_path: Path) -> None:
+    first = SimulatedHypervisor(HARDWARE, tmp_path)
+    first.spawn(VM, spec(placement({0: 1})))
+    first.spawn(OTHER_VM, spec())
+    first.power_off(OTHER_VM)
+    second = SimulatedHypervisor(HARDWARE, tmp_path)
+    assert powers(second) == {VM: "running", OTHER_VM: "shutdown"}
+    second.spawn(VM, spec(placement({0: 1})))
+    assert second.effects(VM, "spawn") == 0
+    second.destroy(VM)
+    assert powers(SimulatedHypervisor(HARDWARE, tmp_path)) == {OTHER_VM: "shutdown"}
+
+
+def test_an_id_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
+    evil = InstanceId("../../evil/..")
+    hypervisor = SimulatedHypervisor(HARDWARE, tmp_path / "state")
+    hypervisor.spawn(evil, spec())
+    assert [each.name for each in tmp_path.iterdir()] == ["state"]
+    assert powers(SimulatedHypervisor(HARDWARE, tmp_path / "state")) == {evil: "running"}
+
+
+def test_one_damaged_file_hides_no_other_guest(tmp_path: Path) -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE, tmp_path)
+    hypervisor.spawn(VM, spec())
+    hypervisor.spawn(OTHER_VM, spec())
+    (tmp_path / f"{VM}.domain").write_text('{"power": ')
+    found = {each.instance_id: each for each in SimulatedHypervisor(HARDWARE, tmp_path).domains()}
+    assert found[VM].spec is None
+    assert found[VM].fault
+    assert found[OTHER_VM].spec == spec()
+
+
+def test_a_directory_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE, tmp_path / "state")
+    (tmp_path / "state").rmdir()
+    with pytest.raises(Broken) as broken:
+        hypervisor.spawn(VM, spec())
+    assert broken.value.code == "hypervisor_state"
+    assert hypervisor.domains() == ()
+
+
+@pytest.mark.parametrize(
+    ("ending", "error", "there"),
+    [
+        ("refused", HostRefused, False),
+        ("lost_before", Unreachable, False),
+        ("lost_after", Unreachable, True),
+    ],
+)
+def test_calls_end_as_their_fate_says(ending: str, error: type[Exception], there: bool) -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE, fates=lambda _: Fate(ending=ending))  # type: ignore[arg-type]  # one of five
+    with pytest.raises(error):
+        hypervisor.spawn(VM, spec())
+    assert (hypervisor.domain(VM) is not None) == there
+
+
+@pytest.mark.parametrize("fate", [Fate(ending="hang"), Fate(latency_s=60)])
+def test_an_aborted_call_ends_at_once_and_changes_nothing(fate: Fate) -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE, fates=lambda _: fate)
+    errors: list[HostRefused] = []
+
+    def spawn() -> None:
+        try:
+            hypervisor.spawn(VM, spec())
+        except HostRefused as error:
+            errors.append(error)
+
+    thread = Thread(target=spawn)
+    thread.start()
+    assert until(lambda: hypervisor.calls(VM, "spawn") == 1)
+    hypervisor.abort(OTHER_VM)
+    assert thread.is_alive()
+    hypervisor.abort(VM)
+    thread.join(5)
+    assert [error.code for error in errors] == ["aborted"]
+    assert hypervisor.domains() == ()
+
+
+def test_an_abort_without_a_call_harms_no_later_one() -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE)
+    hypervisor.abort(VM)
+    hypervisor.spawn(VM, spec())
+    assert powers(hypervisor) == {VM: "running"}
+
+
+def test_seeded_fates_repeat_and_keep_to_their_chances() -> None:
+    habits = Habits(Habit(0.1, 0.2, refused=0.2, lost=0.1), {"destroy": Habit(hang=1.0)})
+    calls = [Call(InstanceId(f"vm-{number}"), "spawn", 0) for number in range(2_000)]
+    first, again, other = (seeded(habits, seed) for seed in (1, 1, 2))
+    drawn = [first(call) for call in calls]
+    assert drawn == [again(call) for call in reversed(calls)][::-1]
+    assert drawn != [other(call) for call in calls]
+    refused = sum(fate.ending == "refused" for fate in drawn)
+    assert 300 < refused < 500
+    assert all(0.1 <= fate.latency_s <= 0.2 for fate in drawn)
+    assert first(Call(VM, "destroy", 0)).ending == "hang"
+
+
+def test_a_cut_leash_lets_nothing_pass() -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE)
+    leash = Leash(hypervisor)
+    leash.spawn(VM, spec())
+    assert leash.cut(1.0)
+    for act in (leash.destroy, leash.power_on, leash.power_off):
+        with pytest.raises(AgentDead):
+            act(VM)
+    with pytest.raises(AgentDead):
+        leash.spawn(OTHER_VM, spec())
+    assert powers(hypervisor) == {VM: "running"}
+    assert (leash.name, leash.hardware(), leash.domain(VM)) == (
+        "simulated",
+        HARDWARE,
+        hypervisor.domain(VM),
+    )
