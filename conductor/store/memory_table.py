@@ -87,6 +87,10 @@ class Table(Generic[T]):
         return [value for value in found if value is not None]
 
     def _candidates(self, equals: Mapping[str, Any]) -> Iterable[Key]:
+        if len(self.shape.key) == 1 and self.shape.key[0] in equals:
+            asked = equals[self.shape.key[0]]
+            wanted = set(asked) if isinstance(asked, MANY) else (asked,)
+            return [(each,) for each in wanted if (each,) in self.rows]
         best: Iterable[Key] = self.rows
         size = len(self.rows)
         for name in equals.keys() & self._hashed.keys():
