@@ -28,6 +28,8 @@ from conductor.cli.render_layout import (
     memory_text,
     shares,
 )
+from conductor.cli.tables import STYLES
+from conductor.placement.resources import capacity
 from conductor.store.records import Host
 
 T = TypeVar("T")
@@ -46,6 +48,7 @@ _PALETTE: Final = (
     "#d783ff",
     "#c0ca33",
 )
+_SHORT: Final = {"MEMORY_MB": "MiB", "DISK_GB": "disk GiB"}
 _LABEL_WIDTH: Final = 7
 _SHORTEST_BAR: Final = 12
 _LONGEST_BAR: Final = 30
@@ -61,15 +64,27 @@ _TILES: Final = {
 }
 
 
-def host_picture(host: Host, guests: Iterable[Guest], title: str = "") -> RenderableType:
+def host_picture(host: Host, guests: Iterable[Guest], state: str = "") -> RenderableType:
     """Return the picture of a host; it fits itself to the width of the console."""
-    return _Picture(host_map(host, guests), title or host.name)
+    return _Picture(host_map(host, guests), _title(host, state))
+
+
+def _title(host: Host, state: str) -> Text:
+    """Return the host's name and what of it is in use, by resource class."""
+    title = Text.assemble(
+        (host.name, "bold"), (f" {state}" if state else "", STYLES.get(state, ""))
+    )
+    for name, inventory in host.inventory.items():
+        used, most = host.used.get(name, 0), capacity(inventory)
+        title.append(f"  {_SHORT.get(name, name)} ", style="dim")
+        title.append(f"{used}/{most}")
+    return title
 
 
 class _Picture:
     """Lays the panels out when the width is known."""
 
-    def __init__(self, drawn: HostMap, title: str) -> None:
+    def __init__(self, drawn: HostMap, title: Text) -> None:
         self._map = drawn
         self._title = title
 
@@ -78,7 +93,7 @@ class _Picture:
         frame = _frame(self._map, options.max_width)
         coloured = console.color_system is not None and not console.no_color
         panels = [_panel(cell, frame, coloured) for cell in self._map.cells]
-        yield Text(self._title, style="bold")
+        yield self._title
         grid = Table.grid(padding=0)
         for some in _rows(panels, frame.abreast):
             grid.add_row(*some)
@@ -153,7 +168,7 @@ def _tile(thread: Thread, width: int) -> Text:
 
 def _bar_line(bar: Bar, width: int, coloured: bool) -> Text:
     """Return label, bar and numbers; without colours the bar is made of the guests' letters."""
-    line = Text(f"{bar.label:<{_LABEL_WIDTH}}", style="dim")
+    line = Text.assemble((f"{bar.label:<{_LABEL_WIDTH}}", "dim"))
     drawn = 0
     for guest, characters in shares(bar, width):
         drawn += characters
@@ -164,7 +179,7 @@ def _bar_line(bar: Bar, width: int, coloured: bool) -> Text:
         else:
             line.append((label_of(guest) * characters)[:characters])
     line.append("·" * (width - drawn), style="dim")
-    line.append(f" {bar.text}", style="default")
+    line.append(f" {bar.text}")
     return line
 
 

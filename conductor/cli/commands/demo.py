@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from conductor.cli.demo.orders import INSTANCES
 from conductor.cli.demo.stage import staged
 from conductor.cli.demo.story import FLEET_FILE, Outcome, demo_settings, run_demo
 from conductor.cli.failures import DEFECT
+from conductor.cli.logs import set_up_logs
 from conductor.cli.output import console as stdout_console
 from conductor.cli.render_host import host_picture, key_line
 from conductor.settings import read_settings
@@ -36,41 +36,45 @@ def demo(
 ) -> None:
     """Build hundreds of instances on a simulated fleet, crash a host, show where all went."""
     settings = demo_settings(read_settings())
+    # The crash is meant: what its victims complain of is no news.
+    set_up_logs("critical")
     console = stdout_console()
     with staged(console, INSTANCES) as stage:
         outcome = run_demo(settings, stage)
-    end = Group(*_end(outcome))
-    console.print(end)
+    width = console.width if console.is_terminal else None
+    for part in _end(outcome, width):
+        console.print(part, soft_wrap=isinstance(part, Text))
     console.print(_next(outcome), soft_wrap=True)
     if svg is not None:
-        _save(end, svg)
+        _save(Group(*_end(outcome, _SVG_WIDTH)), svg)
     if outcome.wrong:
         raise typer.Exit(DEFECT)
 
 
-def _end(outcome: Outcome) -> Iterator[RenderableType]:
+def _end(outcome: Outcome, width: int | None) -> Iterator[RenderableType]:
     for drawn in outcome.drawn:
         yield ""
         yield host_picture(drawn.host, drawn.guests)
     yield key_line()
     yield ""
-    yield from _refused(outcome)
+    yield from _refused(outcome, width)
     yield ""
     yield _totals(outcome)
     yield _audit(outcome)
 
 
-def _refused(outcome: Outcome) -> Iterator[RenderableType]:
+def _refused(outcome: Outcome, width: int | None) -> Iterator[RenderableType]:
+    """Return a line a group, cut to `width` where there is one: `operations show` has it all."""
     if not outcome.refused:
         return
     yield Text("could not be placed", style="bold")
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(justify="right")
-    table.add_column()
-    table.add_column(overflow="fold")
     for group in outcome.refused:
-        table.add_row(str(group.requests), Text(group.flavor, style="cyan"), group.reason)
-    yield table
+        line = Text.assemble(
+            f"{group.requests:>3} ", (f"{group.flavor:<11} ", "cyan"), group.reason
+        )
+        if width is not None:
+            line.truncate(width, overflow="ellipsis")
+        yield line
 
 
 def _totals(outcome: Outcome) -> Text:

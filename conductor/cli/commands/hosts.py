@@ -75,7 +75,10 @@ def map_(host: Names, output: Output = None) -> None:
         sights = sights_of(uow, found, here.settings.down_after_s)
         guests = {each.name: guests_of(uow, each.name) for each in found}
     rows = [host_view(sight) for sight in sights]
-    pictures = [host_picture(sight.host, guests[sight.host.name]) for sight in sights]
+    pictures = [
+        host_picture(sight.host, guests[sight.host.name], row["state"])
+        for sight, row in zip(sights, rows, strict=True)
+    ]
     show_all(rows, output, lambda: Group(*pictures, key_line()))
 
 

@@ -32,7 +32,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Requests for one flavor that ended without their instances, for the same reason."""
+    """Requests for one flavor that failed alike; reason and example are the last one's."""
 
     flavor: str
     requests: int
@@ -54,13 +54,13 @@ def look(uow: UnitOfWork) -> Sight:
 
 
 def refusals(uow: UnitOfWork) -> list[Refusals]:
-    """Return the requests that failed, grouped by flavor and reason, the most frequent first."""
+    """Return the requests that failed, grouped by flavor and kind of reason, the most frequent first."""
     groups: dict[tuple[str, str], list[OperationRecord]] = defaultdict(list)
     for record in uow.operations.where(kind=REQUEST, state=OperationState.FAILED):
-        groups[_flavor_of(record), _reason_of(record)].append(record)
+        groups[_flavor_of(record), str((record.error or {}).get("code"))].append(record)
     found = [
-        Refusals(flavor, len(records), reason, records[0].id)
-        for (flavor, reason), records in groups.items()
+        Refusals(flavor, len(records), _reason_of(records[-1]), records[-1].id)
+        for (flavor, _), records in groups.items()
     ]
     return sorted(found, key=lambda group: (-group.requests, group.flavor))
 

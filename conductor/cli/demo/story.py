@@ -29,12 +29,12 @@ from conductor.store.records import Host
 from models.errors import Unreachable
 from models.tables.upgrade import upgrade
 from workers.hypervisor.fates import Habit, Habits, seeded
-from workers.hypervisor.port import GuestDomain, Hardware
+from workers.hypervisor.port import GuestDomain
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.journal.file import FileJournal
 
 FLEET_FILE: Final = "fleet.json"
-_HABITS: Final = Habits(verbs={"spawn": Habit(latency_s=0.02, latency_max_s=0.08, refused=0.02)})
+_HABITS: Final = Habits(verbs={"spawn": Habit(latency_s=0.02, latency_max_s=0.08, refused=0.03)})
 _DRAWN: Final = ("alder-01", "birch-01", "cedar-01")
 _CRASH_AT: Final = 0.4
 _DOWN_S: Final = 1.5
@@ -83,7 +83,7 @@ def run_demo(settings: Settings, stage: Stage) -> Outcome:
     (directory / FLEET_FILE).write_text(json.dumps(fleet_json()), encoding="utf-8")
     upgrade(settings.store_url)
     store = open_store(settings.store_url)
-    hosts = [_host(directory, name, hardware) for name, hardware in fleet().items()]
+    hosts = [_host(directory, name, number) for number, name in enumerate(fleet())]
     system = Embedded(settings, hosts, store)
     system.start()
     _await(store, lambda uow: len(uow.hosts.versions()) == len(hosts))
@@ -101,10 +101,10 @@ def run_demo(settings: Settings, stage: Stage) -> Outcome:
     return _outcome(store, directory, seconds, domains)
 
 
-def _host(directory: Path, name: str, hardware: Hardware) -> ComputeHost:
+def _host(directory: Path, name: str, seed: int) -> ComputeHost:
     """Return a host whose guests and journal `conductor up` finds again in the same folder."""
     home = directory / "compute" / name
-    hypervisor = SimulatedHypervisor(hardware, home / "hypervisor", seeded(_HABITS, len(name)))
+    hypervisor = SimulatedHypervisor(fleet()[name], home / "hypervisor", seeded(_HABITS, seed))
     return ComputeHost(name, hypervisor, FileJournal(home))
 
 
@@ -159,8 +159,8 @@ def _crash_once(system: Embedded, store: Store, stage: Stage) -> Callable[[Sight
 def _crashed(host: str, spawning: int, lost: int) -> Text:
     return Text.assemble(
         ("✗ ", "bold red"),
-        f"{host}: compute worker crashed with {spawning} builds in hand; its memory and "
-        f"{lost} unacknowledged messages are gone",
+        f"{host}: compute worker crashed with {spawning} builds in hand: its memory is gone, "
+        f"and {lost} unacknowledged messages with it",
     )
 
 
