@@ -36,7 +36,7 @@ class Record:
         """Read the journal and begin to write."""
         with self._gate:
             self._ledger = Ledger(self._journal.entries())
-            self._compacted_size = self._ledger.entries
+            self._compacted_size = 0
             self._open = True
 
     def close(self) -> None:
@@ -108,7 +108,9 @@ class Record:
         settings = self._settings
         keeping = Keeping(settings.replies_kept, settings.replies_kept_s, settings.fences_kept_s)
         with self._gate:
-            if self._open and self._ledger.entries >= self._compacted_size + settings.compact_after:
+            # Twice the size it was left with, so that what is rewritten is paid by what was added.
+            enough = 2 * self._compacted_size + settings.compact_after
+            if self._open and self._ledger.entries >= enough:
                 entries = self._ledger.compacted(self._clock(), keeping, present)
                 self._guarded(lambda: self._journal.rewrite(entries))
                 self._ledger = Ledger(entries)

@@ -5,9 +5,7 @@ import uuid
 import pytest
 
 from models.errors import Broken, Rejected, Unreachable
-from models.hardware.topology import HostTopology
-from models.messages.base import parse
-from models.messages.letters import HEARTBEAT, HELLO, MANIFEST, REPLY, Hello, Manifest
+from models.messages.letters import REPLY
 from tests.workers.world import (
     HOST,
     OTHER_VM,
@@ -20,7 +18,6 @@ from tests.workers.world import (
     spec,
 )
 from workers.hypervisor.fates import Call, Fate
-from workers.hypervisor.port import Hardware
 from workers.journal.memory import MemoryJournal
 from workers.settings import WorkerSettings
 
@@ -248,104 +245,6 @@ def test_replies_that_have_left_are_not_sent_again_by_the_next_agent() -> None:
     assert world.mailbox.outcomes() == ["done"]
 
 
-def test_hello_tells_the_hardware_without_use_the_reservation_and_the_guests() -> None:
-    world = World(
-        settings=WorkerSettings(reserved_memory_mib=512, reserved_disk_gb=3, reserved_vcpus=1)
-    )
-    agent = world.agent()
-    agent.receive(instruction("spawn", fence=3, args=spec(placement({0: 1})).to_json()))
-    agent.kill()
-    successor = world.agent()
-    hello = parse(Hello, world.mailbox.bodies(HELLO)[-1])
-    assert (hello.host, hello.boot_id, hello.hypervisor) == (HOST, successor.boot_id, "simulated")
-    assert [each["pinned_cpus"] for each in hello.hardware["cells"]] == [[], []]
-    assert [each["memory"] for each in hello.hardware["cells"]] == [4096, 4096]
-    assert hello.disk_gb == 100
-    assert (hello.reserved.memory_mib, hello.reserved.disk_gb, hello.reserved.vcpus) == (512, 3, 1)
-    (domain,) = hello.domains
-    assert (domain.instance_id, domain.fence, domain.power_state) == (VM, 3, "running")
-    assert domain.placement == placement({0: 1})
-    assert hello.accounting_degraded == ()
-
-
-def test_each_life_of_an_agent_has_its_own_boot_id() -> None:
-    world = World()
-    assert world.agent().boot_id != world.agent().boot_id
-
-
-def test_hello_waits_for_the_broker() -> None:
-    world = World()
-    world.mailbox.down = True
-    agent = world.agent()
-    agent.heartbeat()
-    assert world.mailbox.letters == []
-    world.mailbox.down = False
-    agent.heartbeat()
-    assert [each.task for each in world.mailbox.letters] == [HELLO, HEARTBEAT]
-
-
-def test_a_host_without_cpus_or_memory_is_not_announced() -> None:
-    world = World(hardware=Hardware(HostTopology()))
-    with pytest.raises(Rejected) as refused:
-        world.agent()
-    assert refused.value.code == "hardware_incomplete"
-    assert world.mailbox.letters == []
-
-
-def test_a_heartbeat_leaves_each_time_and_a_manifest_when_due() -> None:
-    world = World(settings=WorkerSettings(manifest_s=60))
-    agent = world.agent()
-    for _ in range(25):
-        world.clock.now += 5
-        agent.heartbeat()
-    assert len(world.mailbox.bodies(HEARTBEAT)) == 25
-    assert len(world.mailbox.bodies(MANIFEST)) == 2
-
-
-def test_a_manifest_lists_powered_off_guests_and_guests_that_nobody_asked_for() -> None:
-    world = World()
-    agent = world.agent()
-    world.hypervisor.spawn(OTHER_VM, spec())
-    agent.receive(instruction("spawn", fence=1))
-    agent.receive(instruction("power_off", fence=2))
-    world.clock.now += 60
-    agent.heartbeat()
-    manifest = parse(Manifest, world.mailbox.bodies(MANIFEST)[-1])
-    found = {each.instance_id: (each.fence, each.power_state) for each in manifest.domains}
-    assert found == {VM: (2, "shutdown"), OTHER_VM: (0, "running")}
-
-
-def test_a_manifest_gives_the_fence_of_what_is_done_not_of_what_is_under_way() -> None:
-    seen: list[int] = []
-    world = World(settings=WorkerSettings(retry_wait_s=0, manifest_s=0))
-
-    def spy(call: Call) -> Fate:
-        if call.verb == "destroy":
-            agent.heartbeat()
-            manifest = parse(Manifest, world.mailbox.bodies(MANIFEST)[-1])
-            seen.extend(each.fence for each in manifest.domains)
-        return Fate()
-
-    world.fates = spy
-    world.__post_init__()
-    agent = world.agent()
-    agent.receive(instruction("spawn", fence=1))
-    agent.receive(instruction("destroy", fence=2))
-    assert seen == [1]
-
-
-def test_a_guest_whose_accounting_is_wrong_is_named_and_the_others_go_on() -> None:
-    world = World()
-    world.hypervisor.spawn(VM, spec(placement({0: 1})))
-    world.hypervisor.spawn(OTHER_VM, spec(placement({0: 1})))
-    agent = world.agent()
-    hello = parse(Hello, world.mailbox.bodies(HELLO)[-1])
-    assert hello.accounting_degraded == (OTHER_VM,)
-    assert len(hello.domains) == 2
-    agent.receive(instruction("spawn", instance_id="third", args=spec(placement({0: 2})).to_json()))
-    assert world.mailbox.outcomes() == ["done"]
-
-
 def test_a_draining_agent_takes_nothing_and_gives_it_back_to_the_broker() -> None:
     world = World()
     agent = world.agent()
@@ -410,15 +309,6 @@ def test_the_fence_of_a_guest_that_is_gone_is_forgotten_after_its_retention() ->
     agent.heartbeat()
     (left,) = world.journal.entries()
     assert getattr(left, "instance_id", None) == OTHER_VM
-
-
-def test_usage_is_told_as_numbers_that_are_never_negative() -> None:
-    world = World(settings=WorkerSettings(reserved_memory_mib=8000))
-    agent = world.agent()
-    agent.receive(instruction("spawn"))
-    memory = agent.usage()["MEMORY_MB"]
-    assert (memory.capacity, memory.reserved, memory.used) == (8192, 8000, 512)
-    assert memory.overcommit == 320
 
 
 def test_a_setting_below_its_least_value_is_refused_by_name() -> None:

@@ -70,7 +70,7 @@ def test_an_entry_of_a_newer_version_stops_the_older_one(tmp_path: Path) -> None
     with (tmp_path / NAME).open("ab") as log:
         log.write(b"%08x %b\n" % (crc32(text), text))
     with pytest.raises(Broken) as unknown:
-        FileJournal(tmp_path)
+        reopened(tmp_path)
     assert unknown.value.code == "journal_unknown"
 
 

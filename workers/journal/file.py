@@ -42,7 +42,8 @@ class FileJournal:
     def entries(self) -> tuple[Entry, ...]:
         """Return everything written so far, oldest first."""
         self.sync()
-        return tuple(_read(self._directory / NAME)[0])
+        texts, _ = _read(self._directory / NAME)
+        return tuple(entry_from_json(json.loads(text)) for text in texts)
 
     def write(self, entry: Entry) -> None:
         """Add an entry; it is durable only after the next `sync`."""
@@ -161,9 +162,9 @@ def _line(entry: Entry) -> bytes:
     return b"%08x %b\n" % (crc32(text), text)
 
 
-def _read(path: Path) -> tuple[list[Entry], int]:
-    """Return the entries of a file and the length in bytes of the part that is whole."""
-    entries: list[Entry] = []
+def _read(path: Path) -> tuple[list[bytes], int]:
+    """Return the entries of a file as text, and the length in bytes of the part that is whole."""
+    texts: list[bytes] = []
     whole = 0
     bad_at: int | None = None
     with path.open("rb") as lines:
@@ -175,9 +176,9 @@ def _read(path: Path) -> tuple[list[Entry], int]:
                 message = f"{path} line {bad_at} is damaged, and lines behind it are not"
                 raise Broken("journal_corrupt", message, path=str(path), line=bad_at)
             else:
-                entries.append(entry_from_json(json.loads(text)))
+                texts.append(text)
                 whole += len(line)
-    return entries, whole
+    return texts, whole
 
 
 def _checked(line: bytes) -> bytes | None:
