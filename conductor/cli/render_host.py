@@ -48,7 +48,7 @@ _PALETTE: Final = (
     "#d783ff",
     "#c0ca33",
 )
-_SHORT: Final = {"MEMORY_MB": "MiB", "DISK_GB": "disk GiB"}
+_SHORT: Final = {"PCPU": "PCPU", "VCPU": "VCPU", "MEMORY_MB": "MiB", "DISK_GB": "disk GiB"}
 _LABEL_WIDTH: Final = 7
 _SHORTEST_BAR: Final = 12
 _LONGEST_BAR: Final = 30
@@ -71,11 +71,12 @@ def host_picture(host: Host, guests: Iterable[Guest], state: str = "") -> Render
 
 def _title(host: Host, state: str) -> Text:
     """Return the host's name and what of it is in use, by resource class."""
-    title = Text.assemble(
-        (host.name, "bold"), (f" {state}" if state else "", STYLES.get(state, ""))
-    )
-    for name, inventory in host.inventory.items():
-        used, most = host.used.get(name, 0), capacity(inventory)
+    title = Text.assemble((host.name, "bold"))
+    if state:
+        title.append(f" {state}", style=STYLES.get(state, ""))
+    shown = [*_SHORT, *sorted(set(host.inventory) - set(_SHORT))]
+    for name in (name for name in shown if name in host.inventory):
+        used, most = host.used.get(name, 0), capacity(host.inventory[name])
         title.append(f"  {_SHORT.get(name, name)} ", style="dim")
         title.append(f"{used}/{most}")
     return title

@@ -98,8 +98,12 @@ def _audit(outcome: Outcome) -> Text:
 def _next(outcome: Outcome) -> Text:
     """Return commands to try, with everything that they need to work."""
     command = _command()
+    host = outcome.crashed or outcome.drawn[0].host.name
     lines = [
-        ("where its instances are", "hosts map douglas-01"),
+        (
+            "the host that crashed, NUMA cell by NUMA cell",
+            f"hosts map {host}",
+        ),
         ("every host", "hosts list -o table"),
     ]
     if outcome.refused:
@@ -110,10 +114,9 @@ def _next(outcome: Outcome) -> Text:
     ]
     text = Text.assemble("\n", ("try next\n", "bold"))
     text.append(f"  export CONDUCTOR_STATE_DIR={outcome.directory}\n")
-    width = max(len(line) for _, line in lines)
     for what, line in lines:
-        text.append(f"  {command} {line:<{width}}")
         text.append(f"  # {what}\n", style="dim")
+        text.append(f"  {command} {line}\n")
     return text
 
 

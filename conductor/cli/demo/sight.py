@@ -54,7 +54,7 @@ def look(uow: UnitOfWork) -> Sight:
 
 
 def refusals(uow: UnitOfWork) -> list[Refusals]:
-    """Return the requests that failed, grouped by flavor and kind of reason, the most frequent first."""
+    """Return the requests that failed, grouped by flavor and code, most frequent first."""
     groups: dict[tuple[str, str], list[OperationRecord]] = defaultdict(list)
     for record in uow.operations.where(kind=REQUEST, state=OperationState.FAILED):
         groups[_flavor_of(record), str((record.error or {}).get("code"))].append(record)

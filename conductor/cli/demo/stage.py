@@ -19,8 +19,15 @@ from conductor.store.records import Host
 
 _PLAIN_EVERY_S: Final = 1.0
 _FRAMES_PER_S: Final = 10
-_BAR: Final = 16
-_CLASSES: Final = (("PCPU", "#5fb3f9"), ("VCPU", "#7ac74f"), ("MEMORY_MB", "#e6a23c"))
+_LONGEST_BAR: Final = 20
+_AROUND_BARS: Final = 59
+"""What a line of the fleet takes beside its three bars."""
+
+_CLASSES: Final = (
+    ("PCPU", "pcpu", "#5fb3f9"),
+    ("VCPU", "vcpu", "#7ac74f"),
+    ("MEMORY_MB", "mem", "#e6a23c"),
+)
 
 
 class Stage(Protocol):
@@ -76,42 +83,49 @@ class _Picture:
     def show(self, sight: Sight, down: frozenset[str]) -> None:
         """Draw the picture anew."""
         seconds = time.monotonic() - self._started
+        width = self._live.console.width
         head = Table.grid(padding=(0, 1))
         head.add_row(
             Text("builds", style="bold"),
-            ProgressBar(total=self._total, completed=sight.ended, width=40),
+            ProgressBar(total=self._total, completed=sight.ended, width=max(10, width - 70)),
             f"{_counts(sight, self._total)}  {seconds:.1f} s",
         )
-        self._live.update(Group("", head, "", _fleet_table(sight, down)))
+        self._live.update(Group("", head, "", _fleet_table(sight, down, width)))
 
 
 def _counts(sight: Sight, total: int) -> str:
     return f"{sight.active} of {total} active, {sight.building} building, {sight.failed} refused"
 
 
-def _fleet_table(sight: Sight, down: frozenset[str]) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
+def _fleet_table(sight: Sight, down: frozenset[str], width: int) -> RenderableType:
+    bar = max(4, min(_LONGEST_BAR, (width - _AROUND_BARS) // len(_CLASSES)))
+    table = Table.grid(padding=(0, 1))
+    for _ in range(len(_CLASSES) + 2):
+        table.add_column(no_wrap=True)
     for host in sight.hosts:
-        cells: list[RenderableType] = [_name(host, down)]
-        cells += [_use(host, name, colour) for name, colour in _CLASSES]
         working = sight.waiting.get(host.name, 0)
-        cells.append(Text(f"{working} spawning" if working else "", style="dim"))
-        table.add_row(*cells)
+        table.add_row(
+            _name(host, down),
+            *(_use(host, *use, bar) for use in _CLASSES),
+            Text(f"{working:>2} spawning" if working else "", style="dim"),
+        )
     return table
 
 
 def _name(host: Host, down: frozenset[str]) -> Text:
     if host.name in down:
         return Text(f"✗ {host.name}", style="bold red")
-    return Text(f"● {host.name}", style="green")
+    return Text.assemble(("● ", "green"), host.name)
 
 
-def _use(host: Host, name: str, colour: str) -> Text:
-    inventory = host.inventory.get(name)
+def _use(host: Host, resource_class: str, label: str, colour: str, bar: int) -> Text:
+    inventory = host.inventory.get(resource_class)
     total = capacity(inventory) if inventory else 0
-    used = host.used.get(name, 0)
-    full = min(_BAR, -(-used * _BAR // total)) if total else 0
-    text = Text("█" * full, style=colour)
-    text.append("·" * (_BAR - full), style="dim")
-    text.append(f" {name.removesuffix('_MB').lower()} {used * 100 // total if total else 0:>3}%")
-    return text
+    used = host.used.get(resource_class, 0)
+    full = min(bar, -(-used * bar // total)) if total else 0
+    return Text.assemble(
+        ("█" * full, colour),
+        ("·" * (bar - full), "dim"),
+        (f" {label}", "dim"),
+        f" {used * 100 // total if total else 0:>3}%",
+    )
