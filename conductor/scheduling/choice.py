@@ -11,9 +11,9 @@ import numpy as np
 from conductor.scheduling.checks import Check, Removal, sentence
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fits import Fits, Lack
-from conductor.scheduling.fleet import Fleet, Mask
+from conductor.scheduling.fleet import Fleet, Mask, Numbers
+from conductor.scheduling.room import Floats
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.weighers import Weights
 from conductor.store.records import Host
 from models.errors import NoValidHost
 from models.hardware.guest import Placement
@@ -149,27 +149,28 @@ def _best_first(
 
     The first few are looked up one by one, which is cheaper than sorting all of them.
     """
-    if not alive.any():
-        return
-    scores = _scores(demand, fleet, settings)
-    alive = alive.copy()
-    for name in demand.preferred:
-        row = fleet.rows.get(name)
-        if row is not None and alive[row]:
-            alive[row] = False
-            yield row, float(scores[row])
     rows = np.flatnonzero(alive)
-    left = scores[rows]
+    if not len(rows):
+        return
+    scores = _scores(demand, fleet, rows, settings)
+    left = scores.copy()
+    for name in demand.preferred:
+        for at in np.flatnonzero(rows == fleet.rows.get(name, -1)):
+            yield int(rows[at]), float(scores[at])
+            left[at] = -np.inf
     for _ in range(min(CHEAP_LOOKS, len(rows))):
-        best = int(left.argmax())
-        yield int(rows[best]), float(left[best])
-        left[best] = -np.inf
-    for best in np.argsort(-left, kind="stable")[: max(0, len(rows) - CHEAP_LOOKS)]:
-        yield int(rows[best]), float(left[best])
+        at = left.argmax()
+        if left[at] == -np.inf:
+            return
+        yield int(rows[at]), float(scores[at])
+        left[at] = -np.inf
+    for at in np.argsort(-left, kind="stable"):
+        if left[at] != -np.inf:
+            yield int(rows[at]), float(scores[at])
 
 
-def _scores(demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> Weights:
-    scores = np.zeros(len(fleet))
+def _scores(demand: Demand, fleet: Fleet, rows: Numbers, settings: SchedulingSettings) -> Floats:
+    scores = np.zeros(len(rows))
     for weigher, multiplier in settings.weights:
-        scores += multiplier * weigher(demand, fleet)
+        scores += multiplier * weigher(demand, fleet, rows)
     return scores

@@ -7,18 +7,24 @@ what an operator decided comes before what happens to be full.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 
-from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU, left_of
+from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU
 from conductor.scheduling.checks import Check, Filter
+from conductor.scheduling.columns import (
+    free_cpus,
+    free_memory_mib,
+    is_degraded,
+    is_enabled,
+    is_forced_down,
+    left_column,
+)
 from conductor.scheduling.demand import Demand
-from conductor.scheduling.fleet import NO_PLACE, Fleet, HostColumn, Numbers
+from conductor.scheduling.fleet import NO_PLACE, Fleet, Numbers
 from conductor.scheduling.groups import closed_places, joined_places
-from conductor.store.records import Host
 from models.hardware.guest import DEDICATED, MIXED, GuestCell
-from models.hardware.topology import HostCell
 
 _NAMES = {VCPU: "shared CPUs", PCPU: "dedicated CPUs", MEMORY_MB: "memory", DISK_GB: "disk"}
 _UNITS = {MEMORY_MB: "MiB", DISK_GB: "GiB"}
@@ -37,10 +43,10 @@ def named(demand: Demand, fleet: Fleet) -> Iterator[Check]:
 
 def in_service(_demand: Demand, fleet: Fleet) -> Iterator[Check]:
     """Enabled, up, and with accounts that can be believed."""
-    enabled = fleet.column(_is_enabled) == 1
+    enabled = fleet.column(is_enabled) == 1
     yield Check("disabled", ("is disabled", "are disabled"), enabled)
-    yield Check("down", ("is down", "are down"), fleet.up & (fleet.column(_is_forced_down) == 0))
-    yield Check("degraded", ("is degraded", "are degraded"), fleet.column(_is_degraded) == 0)
+    yield Check("down", ("is down", "are down"), fleet.up & (fleet.column(is_forced_down) == 0))
+    yield Check("degraded", ("is degraded", "are degraded"), fleet.column(is_degraded) == 0)
 
 
 def in_zone(demand: Demand, fleet: Fleet) -> Iterator[Check]:
@@ -122,7 +128,7 @@ def has_numa_cells(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     pinned = [cell for cell in guest.cells if cell.cpu_policy in (DEDICATED, MIXED)]
     if len(pinned) < len(guest.cells):
         return
-    cpus, memory = fleet.cells(_free_cpus), fleet.cells(_free_memory_mib)
+    cpus, memory = fleet.cells(free_cpus), fleet.cells(free_memory_mib)
     yield _in_cells("free dedicated CPUs", cpus, [_dedicated(cell) for cell in pinned])
     unsized = [cell.memory_mib for cell in pinned if cell.page_size_kib is None]
     if len(unsized) < len(pinned):
@@ -144,16 +150,6 @@ DEFAULT_FILTERS: tuple[Filter, ...] = (
     has_amounts,
     has_numa_cells,
 )
-
-
-@lru_cache(maxsize=256)
-def left_column(resource_class: str) -> HostColumn:
-    """Return the column of what is left of a class; the same function for the same class."""
-
-    def left(host: Host) -> int:
-        return left_of(host, resource_class)
-
-    return left
 
 
 def _not_negative(left: Numbers) -> Numbers:
@@ -192,30 +188,6 @@ def _greatest(values: Numbers, rank: int) -> Numbers:
 
 def _cells_text(what: str, cells: int) -> str:
     return f"{what} in {'one NUMA cell' if cells == 1 else f'each of {cells} NUMA cells'}"
-
-
-def _is_enabled(host: Host) -> int:
-    return host.enabled
-
-
-def _is_forced_down(host: Host) -> int:
-    return host.forced_down
-
-
-def _is_degraded(host: Host) -> int:
-    return host.degraded is not None
-
-
-def _free_cpus(cell: HostCell) -> int:
-    return cell.free_cpus.bit_count()
-
-
-def _free_memory_mib(cell: HostCell) -> int:
-    """Return the MiB that a guest with dedicated CPUs can have without asking for a page size."""
-    if not cell.page_pools:
-        return cell.free_memory_mib
-    pool = min(cell.page_pools, key=lambda pool: pool.size_kib)
-    return pool.free * pool.size_kib // 1024
 
 
 def _dedicated(cell: GuestCell) -> int:

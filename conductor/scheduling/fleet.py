@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conductor.scheduling.groups import HOST
+from conductor.scheduling.habits import Habits
 from conductor.store.records import Host
 from models.hardware.topology import HostCell
 
@@ -52,13 +53,19 @@ class Fleet:
     """Hosts by row, in order of name; rows are stable while no host comes or goes."""
 
     def __init__(
-        self, hosts: Iterable[Host], up: Iterable[str] = (), catalogue: Catalogue | None = None
+        self,
+        hosts: Iterable[Host],
+        up: Iterable[str] = (),
+        catalogue: Catalogue | None = None,
+        habits: Habits | None = None,
     ) -> None:
         self.hosts = sorted(hosts, key=_by_name)
         self.rows = {host.name: row for row, host in enumerate(self.hosts)}
         self.catalogue = catalogue or Catalogue()
+        self.habits = habits or Habits()
         self.up: Mask = self.mask(up)
         self._columns: dict[HostColumn, Numbers] = {}
+        self._totals: dict[HostColumn, int] = {}
         self._cells: dict[CellColumn, Numbers] = {}
         self._widest = max((len(host.topology.cells) for host in self.hosts), default=0)
         self._labels: dict[str, Numbers] = {}
@@ -78,6 +85,12 @@ class Fleet:
         if of not in self._columns:
             self._columns[of] = np.fromiter(map(of, self.hosts), np.int64, len(self.hosts))
         return self._columns[of]
+
+    def total(self, of: HostColumn) -> int:
+        """Return the sum of a column that describes hardware: it is taken once."""
+        if of not in self._totals:
+            self._totals[of] = int(self.column(of).sum())
+        return self._totals[of]
 
     def cells(self, of: CellColumn) -> Numbers:
         """Return `of(cell)` as rows by NUMA cells, -1 where a host has fewer cells than others."""

@@ -103,6 +103,8 @@ class Scheduler:
             letters = list(uow.posted)
         with self._deciding:
             self._view.put(hosts)
+            for chosen in plan.selections:
+                self._view.fleet.habits.note_placed(chosen.demand, chosen.host.name)
         return letters
 
     def _plan(self, uow: UnitOfWork, message: SelectHosts) -> Plan:
@@ -127,6 +129,7 @@ class Scheduler:
             demand = demands.of(instance)
         except (Rejected, Broken) as error:
             return error
+        self._view.fleet.habits.note_asked(demand.shape)
         return choose(demand, self._view.fleet, self._settings, self._view.fits)
 
     def _settle(

@@ -55,7 +55,7 @@ class FleetView:
         read = {host.name: host for host in uow.hosts.where(name=stale)} if stale else {}
         if versions.keys() != known.keys() or catalogue is not self.fleet.catalogue:
             hosts = [host for name in versions if (host := read.get(name) or known.get(name))]
-            self.fleet = Fleet(hosts, catalogue=catalogue)
+            self.fleet = Fleet(hosts, catalogue=catalogue, habits=self.fleet.habits)
             return True
         for host in read.values():
             self.fleet.put(host)

@@ -1,6 +1,7 @@
-"""The weighers: which of the possible hosts is best, each a plain function over the fleet.
+"""The weighers: which of the possible hosts is best, each a plain function over rows of the fleet.
 
-A weigher gives every row a weight, higher is better; the settings multiply and add them.
+A weigher gives every row a weight between 0 and about 1, higher is better; the settings
+multiply and add them, so that what has the greater multiplier decides first.
 """
 
 from __future__ import annotations
@@ -9,59 +10,106 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from conductor.placement.resources import capacity
+from conductor.scheduling.columns import capacity_column, left_column
 from conductor.scheduling.demand import Demand
-from conductor.scheduling.filters import left_column
-from conductor.scheduling.fleet import Fleet, HostColumn
+from conductor.scheduling.fleet import Fleet, Numbers
+from conductor.scheduling.room import Floats, room_of, usual, worth
 from conductor.store.records import Host
 
-Weights: TypeAlias = NDArray[np.float64]
-Weigher: TypeAlias = Callable[[Demand, Fleet], Weights]
+Weigher: TypeAlias = Callable[[Demand, Fleet, Numbers], Floats]
 
 
-def room_left(demand: Demand, fleet: Fleet) -> Weights:
-    """Return what stays free of the scarcest class asked for, as a share of the host's own."""
-    weights = np.ones(len(fleet))
-    for name, amount in demand.shape.amounts.items():
-        left, size = fleet.column(left_column(name)), fleet.column(_capacity_column(name))
-        np.minimum(weights, (left - amount) / np.maximum(size, 1), out=weights)
+def room_to_grow(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """Where a group starts: in the place with most room for what is usually asked.
+
+    Members that come later have to follow the first one (of their domain), so a place that
+    only just takes the first would turn the others away.
+    """
+    rule = demand.group
+    if rule is None or not rule.hard or rule.policy == "anti-affinity":
+        return np.zeros(len(rows))
+    if any(rule.together or member.domain == rule.domain for member in rule.members):
+        return np.zeros(len(rows))
+    shapes = usual(fleet, demand.shape)
+    labels = fleet.labels(rule.scope)[rows]
+    room = worth(room_of(fleet, rows, [shape for shape, _ in shapes]), shapes)
+    whole = np.bincount(labels, room)
+    return np.asarray(whole[labels] / max(whole.max(), np.finfo(float).tiny))
+
+
+def homes_left_alone(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """Elsewhere than where a group lives that cannot go elsewhere."""
+    weights = np.ones(len(rows))
+    own = None if demand.group is None else demand.group.name
+    homes: dict[str, set[int]] = {}
+    for scope, host in fleet.habits.homes(besides=own):
+        place = fleet.place_of(scope, host)
+        if place is not None:
+            homes.setdefault(scope, set()).add(place)
+    for scope, places in homes.items():
+        weights[np.isin(fleet.labels(scope)[rows], list(places))] = 0.0
     return weights
 
 
-def room_taken(demand: Demand, fleet: Fleet) -> Weights:
-    """Return the opposite: fullest first."""
-    return -room_left(demand, fleet)
-
-
-def soft_group(demand: Demand, fleet: Fleet) -> Weights:
-    """Return how well each host keeps a soft group rule: members beside it, or their absence."""
-    weights = np.zeros(len(fleet))
+def soft_group(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """Beside the members of a soft affinity group, away from those of a soft anti-affinity one."""
+    weights = np.zeros(len(rows))
     rule = demand.group
     if rule is None or rule.hard or not rule.members:
         return weights
-    labels = fleet.labels(rule.scope)
+    labels = fleet.labels(rule.scope)[rows]
     for member in rule.members:
-        row = fleet.rows.get(member.host)
-        if row is not None:
-            weights[labels == labels[row]] += 1 if rule.together else -1
+        place = fleet.place_of(rule.scope, member.host)
+        if place is not None:
+            weights[labels == place] += 1.0 if rule.together else -1.0
     return weights / len(rule.members)
 
 
-SPREAD: Final[tuple[tuple[Weigher, float], ...]] = ((soft_group, 10.0), (room_left, 1.0))
-PACK: Final[tuple[tuple[Weigher, float], ...]] = ((soft_group, 10.0), (room_taken, 1.0))
+def room_left(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """The host that keeps most free, as a share of its own, of the class it is shortest of."""
+    weights = np.ones(len(rows))
+    for name, amount in demand.shape.amounts.items():
+        left = fleet.column(left_column(name))[rows] - amount
+        size = fleet.column(capacity_column(name))[rows]
+        np.minimum(weights, left / np.maximum(size, 1), out=weights)
+    return weights
 
 
-_columns: dict[str, HostColumn] = {}
+def in_use(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """A host that has instances already."""
+    return (fleet.column(instances)[rows] > 0).astype(np.float64)
 
 
-def _capacity_column(resource_class: str) -> HostColumn:
-    if resource_class not in _columns:
+def usual_room_kept(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """Where the instance costs least room for what is usually asked, whole hosts included.
 
-        def size(host: Host) -> int:
-            inventory = host.inventory.get(resource_class)
-            return 0 if inventory is None else capacity(inventory)
+    A small instance goes where a large one would not fit anyway, and large spaces stay
+    whole. Among equals on empty hosts the largest, on used ones the fullest.
+    """
+    shapes = usual(fleet, demand.shape)
+    room = room_of(fleet, rows, [shape for shape, _ in shapes])
+    lost = worth(room, shapes) - worth(room.after(demand.shape), shapes)
+    left = sum(
+        fleet.column(left_column(name))[rows] / max(1, fleet.total(capacity_column(name)))
+        for name in demand.shape.amounts
+    )
+    empty = fleet.column(instances)[rows] == 0
+    scale = max(lost.max(), np.finfo(float).tiny)
+    return np.asarray(1.0 - lost / scale + TIE * np.where(empty, left, -left) / scale)
 
-        _columns[resource_class] = size
-    return _columns[resource_class]
+
+def instances(host: Host) -> int:
+    """Return how many instances a host has: the column."""
+    return host.instances
+
+
+TIE: Final = 1e-3
+
+COMMON: Final[tuple[tuple[Weigher, float], ...]] = (
+    (room_to_grow, 10_000.0),
+    (homes_left_alone, 1_000.0),
+    (soft_group, 100.0),
+)
+SPREAD: Final = (*COMMON, (room_left, 1.0))
+PACK: Final = (*COMMON, (in_use, 10.0), (usual_room_kept, 1.0))
