@@ -6,10 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console, RenderableType
+
+_UNCUT: Final = 1_000
+"""Width of a table that goes into a pipe: nothing of it is cut."""
 
 Json = Mapping[str, Any]
 
@@ -41,7 +44,7 @@ def show_all(
     """Print a list: an array, one object a line, or a table."""
     form = format_of(asked)
     if form is Format.TABLE:
-        console().print(table())
+        console(_UNCUT).print(table())
     elif form is Format.JSON:
         write_line(json.dumps(rows, indent=2 if sys.stdout.isatty() else None))
     else:
@@ -49,10 +52,10 @@ def show_all(
 
 
 def show_one(row: Json, asked: Format | None, view: Callable[[], RenderableType]) -> None:
-    """Print one thing: an object, or a picture of it."""
+    """Print one thing: an object, or what a person reads of it."""
     form = format_of(asked)
     if form is Format.TABLE:
-        console().print(view())
+        console(_UNCUT).print(view())
     else:
         pretty = form is Format.JSON and sys.stdout.isatty()
         write_line(json.dumps(row, indent=2 if pretty else None))
@@ -70,16 +73,13 @@ def write_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def console() -> Console:
-    """Return the console of stdout: data for people."""
-    return _console(sys.stdout)
+def console(width_of_pipes: int | None = None) -> Console:
+    """Return the console of stdout: data for people; a pipe has no width of its own."""
+    width = None if sys.stdout.isatty() else width_of_pipes
+    # Not highlighted: what numbers and ids look like is decided where they are printed.
+    return Console(file=sys.stdout, highlight=False, width=width)
 
 
 def side_console() -> Console:
     """Return the console of stderr: progress, remarks."""
-    return _console(sys.stderr)
-
-
-def _console(file: TextIO) -> Console:
-    # Not highlighted: what numbers and ids look like is decided where they are printed.
-    return Console(file=file, highlight=False)
+    return Console(file=sys.stderr, highlight=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from conductor.cli.render_layout import Guest
@@ -34,6 +35,14 @@ def stories_of(uow: UnitOfWork, records: Sequence[OperationRecord]) -> dict[str,
         for decision in uow.decisions.where(operation_id=some):
             decisions[decision.operation_id].append(decision)
     return {id_: Story(children[id_], events[id_], decisions[id_]) for id_ in ids}
+
+
+def whole_story(uow: UnitOfWork, record: OperationRecord) -> Story:
+    """Return the story of one operation, with the decisions made for its children."""
+    story = stories_of(uow, [record])[record.id]
+    ids = [child.id for child in story.children]
+    decisions = [each for some in chunks(ids) for each in uow.decisions.where(operation_id=some)]
+    return replace(story, decisions=[*story.decisions, *decisions])
 
 
 def operations_on_host(uow: UnitOfWork, host: str, found: Iterable[OperationRecord]) -> set[str]:

@@ -33,12 +33,18 @@ STYLES: Final[Mapping[str, str]] = {
 
 
 def table_of(rows: Sequence[Json], columns: Sequence[Column]) -> Table:
-    """Return rows as a table; long cells fold rather than vanish."""
+    """Return rows as a table of one line each.
+
+    The first column is what a row is called, and never cut; where the terminal is too narrow the
+    others are.
+    """
+    cells = [[cell(value(row)) for _, value in columns] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title, _ in columns:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(value(row)) for _, value in columns))
+    for place, (title, _) in enumerate(columns):
+        whole = max((len(line[place]) for line in cells), default=0) if place == 0 else None
+        table.add_column(title, no_wrap=True, overflow="ellipsis", min_width=whole)
+    for line in cells:
+        table.add_row(*line)
     return table
 
 

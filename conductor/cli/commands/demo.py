@@ -83,7 +83,7 @@ def _totals(outcome: Outcome) -> Text:
     return Text.assemble(
         ("totals  ", "bold"),
         f"{sight.active} active in {outcome.seconds:.1f} s ({rate:.0f} builds/s), "
-        f"{outcome.retried} of them on a second host, {sight.failed} could not be placed",
+        f"{outcome.retried} on a second host, {sight.failed} not placed",
     )
 
 

@@ -13,7 +13,7 @@ from conductor import hosts as rules
 from conductor.cli.commands.host_import import import_hosts
 from conductor.cli.failures import say
 from conductor.cli.options import Limit
-from conductor.cli.output import Output, show_all, show_one
+from conductor.cli.output import Format, Output, console, format_of, show_all, show_one
 from conductor.cli.reach import reach
 from conductor.cli.reading import guests_of, hosts_named, sights_of
 from conductor.cli.render_host import host_picture, key_line
@@ -26,6 +26,7 @@ from conductor.outbox import Outbox
 from conductor.store.ports import UnitOfWork
 from models.hardware.cpuset import format_cpu_list, mask_of
 from models.lifecycle import HostState
+from models.units import MIB_PER_GIB
 
 Name = Annotated[str, typer.Argument(metavar="HOST", help="The host's name.")]
 Names = Annotated[list[str], typer.Argument(metavar="HOST...", help="Names of hosts.")]
@@ -79,7 +80,10 @@ def map_(host: Names, output: Output = None) -> None:
         host_picture(sight.host, guests[sight.host.name], row["state"])
         for sight, row in zip(sights, rows, strict=True)
     ]
-    show_all(rows, output, lambda: Group(*pictures, key_line()))
+    if format_of(output) is Format.TABLE:
+        console().print(Group(*pictures, key_line()))
+    else:
+        show_all(rows, output, Group)
 
 
 def enable(host: Names) -> None:
@@ -141,10 +145,10 @@ def _pools(cell: Json) -> str:
     )
 
 
-def _of(name: str) -> Callable[[Json], str | None]:
+def _of(name: str, unit: int = 1) -> Callable[[Json], str | None]:
     def shown(row: Json) -> str | None:
         use = row["usage"].get(name)
-        return f"{use['used']}/{use['used'] + use['free']}" if use else None
+        return f"{use['used'] // unit}/{(use['used'] + use['free']) // unit}" if use else None
 
     return shown
 
@@ -153,12 +157,12 @@ _SHOWN: Final = ("name", "state", "reason", "hypervisor", "traits", "seen_at", "
 _COLUMNS: Final = (
     ("name", key("name")),
     ("state", key("state")),
-    ("NUMA cells", lambda row: len(row["cells"])),
-    ("VCPU", _of("VCPU")),
+    ("cells", lambda row: len(row["cells"])),
+    ("guests", lambda row: len(row["instances"])),
     ("PCPU", _of("PCPU")),
-    ("MEMORY_MB", _of("MEMORY_MB")),
-    ("DISK_GB", _of("DISK_GB")),
-    ("instances", lambda row: len(row["instances"])),
+    ("VCPU", _of("VCPU")),
+    ("GiB", _of("MEMORY_MB", MIB_PER_GIB)),
+    ("disk GiB", _of("DISK_GB")),
     ("reason", key("reason")),
 )
 _USAGE_COLUMNS: Final = tuple(

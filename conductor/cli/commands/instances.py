@@ -83,7 +83,7 @@ def _picture(row: Json) -> RenderableType:
 
 def _size(row: Json) -> str:
     flavor = row["flavor"]
-    return f"{flavor['vcpus']} vCPU {flavor['memory_mb']} MiB"
+    return f"{flavor['vcpus']}x{flavor['memory_mb']}"
 
 
 def _pins(cell: Json) -> str | None:
@@ -103,8 +103,7 @@ _COLUMNS: Final = (
     ("task", key("task_state")),
     ("host", key("host")),
     ("flavor", lambda row: row["flavor"]["name"]),
-    ("size", _size),
-    ("project", key("project_id")),
+    ("vCPU x MiB", _size),
     ("fault", lambda row: (row["fault"] or {}).get("message")),
 )
 _CELL_COLUMNS: Final = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from conductor.cli.options import HostFilter, Limit, ProjectFilter, Timeout
 from conductor.cli.output import Format, Output, format_of, show_all, show_one, write_lines
 from conductor.cli.output import console as stdout_console
 from conductor.cli.reach import Reach, reach
-from conductor.cli.reading import chunks, operation_of, operations_on_host, stories_of
+from conductor.cli.reading import chunks, operation_of, operations_on_host, stories_of, whole_story
 from conductor.cli.sending import carrier_of, refuse_unless_alive
 from conductor.cli.tables import clock_time, fields_of, key, table_of
 from conductor.cli.views import Json, event_view, operation_view
@@ -48,6 +47,7 @@ _SHOWN: Final = (
     "ended_at",
 )
 _POLL_S: Final = 0.2
+_MOST_DECISIONS: Final = 20
 
 
 def add_to(app: typer.Typer) -> None:
@@ -89,7 +89,8 @@ def list_all(
 def show(operation: Id, output: Output = None) -> None:
     """Show one operation: where it stands, what was tried and why, its story."""
     with reach() as here, here.store.read() as uow:
-        row = _views(uow, [operation_of(uow, operation)])[0]
+        record = operation_of(uow, operation)
+        row = operation_view(record, whole_story(uow, record))
     show_one(row, output, lambda: _picture(row))
 
 
@@ -178,7 +179,8 @@ def _picture(row: Json) -> RenderableType:
     if row["attempts"]:
         parts += ["", _titled("attempts", table_of(row["attempts"], _ATTEMPT_COLUMNS))]
     if row["decisions"]:
-        parts += ["", _titled("decisions", table_of(row["decisions"], _DECISION_COLUMNS))]
+        some = row["decisions"][:_MOST_DECISIONS]
+        parts += ["", _titled("decisions", table_of(some, _DECISION_COLUMNS))]
     if row["children"]:
         parts += ["", Text.assemble(("children  ", "bold"), " ".join(row["children"]))]
     parts += ["", _titled("story", table_of(row["events"], _EVENT_COLUMNS))]
@@ -190,19 +192,24 @@ def _titled(title: str, what: RenderableType) -> RenderableType:
 
 
 def _why(decision: Json) -> str:
-    """Return a decision in one line, whatever its detail holds."""
+    """Return a decision in one line: what was looked at, what fell out, what else would do."""
     detail = decision["detail"]
-    return str(detail.get("summary") or json.dumps(detail))
+    if detail.get("error"):
+        return str(detail["error"].get("message"))
+    parts = [f"of {detail.get('hosts', '?')} hosts"]
+    parts += [f"{each['hosts']} {each['check']}" for each in detail.get("checks", ())]
+    if detail.get("alternates"):
+        parts.append(f"else {' '.join(detail['alternates'])}")
+    return ", ".join(parts)
 
 
 _COLUMNS: Final = (
     ("id", key("id")),
     ("kind", key("kind")),
     ("state", key("state")),
-    ("step", key("step")),
-    ("instance", key("instance_id")),
     ("began", lambda row: clock_time(row["created_at"])),
     ("ended", lambda row: clock_time(row["ended_at"])),
+    ("step", key("step")),
     ("why", lambda row: (row["error"] or {}).get("message")),
 )
 _ATTEMPT_COLUMNS: Final = (
@@ -211,7 +218,7 @@ _ATTEMPT_COLUMNS: Final = (
     ("why", lambda row: row["error"]["message"]),
 )
 _DECISION_COLUMNS: Final = (
-    ("instance", key("instance_id")),
+    ("at", lambda row: clock_time(row["at"])),
     ("host", key("host")),
     ("why", _why),
 )
