@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 from kombu import Queue
 
 from models.errors import Rejected
@@ -58,13 +58,23 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+class KeywordTask(Task[Any, Any]):
+    """A task whose keyword arguments may have any name, `self` included."""
+
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
+        """Run the body."""
+        return self.run(*arguments, **keywords)
+
+
 def make_app(broker_url: str, queues: Iterable[Queue] = (), name: str = "conductor") -> Celery:
     """Return an application for this broker that knows `queues` and declares nothing by itself.
 
     It is no process-wide default: several may live side by side. Tasks are registered by
     `tasks.conductor`, `tasks.scheduler` and `tasks.compute`.
     """
-    app = Celery(name, broker=broker_url, set_as_current=False, fixups=[])
+    app: Celery[Task[Any, Any]] = Celery(
+        name, broker=broker_url, task_cls=KeywordTask, set_as_current=False, fixups=[]
+    )
     app.conf.update(_SETTINGS)
     known = tuple(queues)
     app.conf.update(task_queues=known)

@@ -147,7 +147,8 @@ class _Line:
         options = {"confirm_publish": False}
         self._connection = app.connection_for_write(transport_options=options, heartbeat=0)
         try:
-            self._connection.connect()
+            # Twice, so that another node of a cluster is tried.
+            self._connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
             self._channel = ConfirmingChannel(self._connection.channel())
         except BaseException:
             self.drop()

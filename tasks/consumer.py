@@ -216,8 +216,9 @@ class DeadLetterStep(bootsteps.ConsumerStep):
 
     def stop(self, parent: HardenedConsumer) -> None:
         """Take no more; the channel stays open for the acknowledgements of what is in hand."""
-        for consumer in self.consumers or ():
-            ignore_errors(parent.connection, consumer.cancel)
+        if parent.connection is not None:
+            for consumer in self.consumers or ():
+                ignore_errors(parent.connection, consumer.cancel)
 
     def _take(self, message: Message) -> None:
         self._parent.pool.apply_async(self._bury, (message,))

@@ -60,6 +60,8 @@ def _complaint_of_content(message: Message) -> str | None:
         return f"the content encoding is {_shown(encoding)}: only utf-8 is read"
     if len(message.body or "") > MAX_BODY_BYTES:
         return f"the body is larger than {MAX_BODY_BYTES} bytes"
+    if message.errors:
+        return f"the body cannot be decompressed: {message.errors[0][1]}"
     return None
 
 

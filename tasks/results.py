@@ -138,7 +138,7 @@ class ResultShower:
                     for key, shown, before in zip(keys, batch, known, strict=True):
                         if before is None or not self._is_end(before):
                             value = self._backend.encode(_meta(shown))
-                            pipe.setex(key, _EXPIRE_S, value)
+                            pipe.set(key, value, ex=_EXPIRE_S)
                             pipe.publish(key, value)
                     pipe.execute()
                 except WatchError:

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,9 @@ def stop_serving(patience: Patience, code: int = _EX_OK) -> None:
 
 
 def _say_ready(_consumer: Any) -> None:
-    print("ready", flush=True)
+    # One write, since handlers may already be running: a line of theirs must not end up inside.
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
 
 
 def _stopper(patience: Patience) -> Callable[[int, Any], None]:

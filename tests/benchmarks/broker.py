@@ -41,7 +41,9 @@ def empty_task_rate(
         _send(app, WARM_UP)
         _expect(worker.stdout.readline(), "warm")
         began = time.monotonic()
-        crew = [threading.Thread(target=_send, args=(app, tasks // senders)) for _ in range(senders)]
+        crew = [
+            threading.Thread(target=_send, args=(app, tasks // senders)) for _ in range(senders)
+        ]
         for sender in crew:
             sender.start()
         _expect(worker.stdout.readline(), "done")

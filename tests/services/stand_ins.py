@@ -1,0 +1,118 @@
+"""Processes with stand-ins for conductor, scheduler and agent: they say what they are told.
+
+    python -m tests.services.stand_ins conductor|scheduler|compute BROKER_URL [FILE]
+
+The conductor does what an instance's name says: `slow-S` takes S seconds, `broken` raises,
+`away` finds no store until FILE exists. Everything else is told on stdout, a JSON line each.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from conductor.store.records import DeadLetter
+from models.errors import Broken, Unreachable
+from models.messages.base import parse
+from models.messages.letters import (
+    Heartbeat,
+    Hello,
+    Instruction,
+    Letter,
+    Manifest,
+    Reply,
+    SelectHosts,
+)
+from tasks.app import make_app
+from tasks.compute import Host, serve_compute
+from tasks.conductor import serve_conductor
+from tasks.events import EventStream
+from tasks.scheduler import serve_scheduler
+from tasks.worker import node_name
+
+_lock = threading.Lock()
+
+
+def tell(**fields: Any) -> None:
+    with _lock:
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+
+
+class StandIn:
+    """Conductor, scheduler and agent in one."""
+
+    def __init__(self, store_is_back: Path) -> None:
+        self._store_is_back = store_is_back
+
+    def handle_request(
+        self, task: str, operation_id: str, body: Mapping[str, Any], reply_to: str | None = None
+    ) -> None:
+        self._act(str((body.get("instance") or {}).get("name", "")), operation_id)
+        told = {"task": task, "id": operation_id, "body": dict(body), "reply_to": reply_to}
+        tell(what="request", **told)
+
+    def _act(self, name: str, operation_id: str) -> None:
+        if name.startswith("slow-"):
+            tell(what="begun", id=operation_id)
+            time.sleep(float(name.removeprefix("slow-")))
+        if name == "broken":
+            raise ZeroDivisionError("a defect")
+        if name == "away" and not self._store_is_back.exists():
+            tell(what="held", id=operation_id)
+            raise Unreachable("database_unreachable", "the database does not answer")
+
+    def handle_reply(self, body: Mapping[str, Any]) -> None:
+        tell(what="reply", sender=parse(Reply, body).sender)
+
+    def handle_hello(self, body: Mapping[str, Any]) -> None:
+        tell(what="hello", host=parse(Hello, body).host)
+
+    def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
+        tell(what="heartbeat", host=parse(Heartbeat, body).host)
+
+    def handle_manifest(self, body: Mapping[str, Any]) -> None:
+        tell(what="manifest", host=parse(Manifest, body).host)
+
+    def handle_dead_letter(self, letter: DeadLetter) -> None:
+        tell(what="dead", **asdict(letter))
+
+    def handle(self, message: SelectHosts) -> Sequence[Letter]:
+        tell(what="select", step=message.token.step)
+        return [Letter("conductor", "conductor.build_instances", {}, shown=message.token.step)]
+
+    def publish(self, letters: Sequence[Letter]) -> None:
+        tell(what="published", shown=[letter.shown for letter in letters])
+
+    def receive(self, instruction: Instruction) -> None:
+        tell(what="instruction", verb=instruction.verb, instance_id=instruction.instance_id)
+        if instruction.verb == "spoil":
+            raise Broken("journal_failed", "the disk is full")
+
+
+def main(role: str, broker_url: str, store_is_back: str = "/nowhere") -> int:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    stand_in = StandIn(Path(store_is_back))
+    events = EventStream(make_app(broker_url), node_name(role))
+    try:
+        if role == "conductor":
+            return serve_conductor(broker_url, stand_in, events)
+        if role == "scheduler":
+            return serve_scheduler(broker_url, stand_in, stand_in.publish, events)
+        return serve_compute(broker_url, Host("h1", ("spawn",)), stand_in, events)
+    finally:
+        events.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
