@@ -1,0 +1,152 @@
+"""Builds a second over RabbitMQ and PostgreSQL, next to empty Celery tasks on the same broker.
+
+One conductor, one scheduler and ten compute workers, each a process; everything on this machine.
+The yardstick: a build costs five messages, so a system that did nothing else could build at a
+fifth of the rate of empty tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from celery import Celery
+from kombu import Exchange, Queue
+
+from conductor.store.open import open_store
+from conductor.store.ports import Store
+from models.ids import new_operation_id
+from models.tables.upgrade import upgrade
+from tasks.app import make_app
+from tasks.routing import declare_topology
+from tests.benchmarks.broker import empty_task_rate
+from tests.benchmarks.report import Figure, report
+from tests.operations.world import CONTEXT, small_host
+
+HOSTS = 10
+BUILDS = 500
+MESSAGES_PER_BUILD = 5
+FLAVOR = {"vcpus": 1, "memory_mb": 256}
+
+
+@pytest.mark.timeout(600)
+def test_builds_a_second_over_services(
+    fresh_vhost: Callable[[], str], database_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    empty = empty_task_rate(_declared(fresh_vhost()))
+    broker_url = fresh_vhost()
+    upgrade(database_url)
+    store = open_store(database_url)
+    environ = {
+        "CONDUCTOR_BROKER_URL": broker_url,
+        "CONDUCTOR_DATABASE_URL": database_url,
+        "CONDUCTOR_RESULT_URL": redis_url,
+        "CONDUCTOR_STATE_DIR": str(tmp_path),
+    }
+    with _system(environ, tmp_path):
+        _wait(lambda: _hosts(store) == HOSTS)
+        _build(broker_url, store, 50)
+        began = time.monotonic()
+        _build(broker_url, store, BUILDS)
+        rate = BUILDS / (time.monotonic() - began)
+    again = empty_task_rate(_declared(fresh_vhost()))
+    yardstick = (empty + again) / 2
+    report(
+        "services",
+        [
+            Figure("builds to ACTIVE", rate, "1/s"),
+            Figure("empty Celery tasks before", empty, "1/s"),
+            Figure("empty Celery tasks after", again, "1/s"),
+            Figure("messages a build", MESSAGES_PER_BUILD, ""),
+            Figure(
+                "build rate / (empty rate / messages)",
+                rate / (yardstick / MESSAGES_PER_BUILD),
+                "",
+                ">= 0.25",
+            ),
+        ],
+    )
+
+
+@contextmanager
+def _system(environ: dict[str, str], directory: Path) -> Iterator[None]:
+    topology = directory / "host.json"
+    topology.write_text(json.dumps(small_host(cells=2, cpus=32, memory_mib=65_536)))
+    roles = [["conductor"], ["scheduler"]]
+    for number in range(HOSTS):
+        state = directory / f"host-{number}"
+        where = ["--topology", str(topology), "--state-dir", str(state)]
+        roles.append(["compute", "--host", f"host-{number}", *where])
+    processes = [_serve(role, environ, directory) for role in roles]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(timeout=60)
+
+
+def _serve(role: list[str], environ: dict[str, str], directory: Path) -> subprocess.Popen[str]:
+    errors = (directory / f"{'-'.join(role[:3])}.log").open("w")
+    return subprocess.Popen(
+        [sys.executable, "-m", "conductor", "serve", *role],
+        env={**os.environ, **environ},
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+    )
+
+
+def _build(broker_url: str, store: Store, builds: int) -> None:
+    exchange = Exchange("conductor", "topic", durable=True, no_declare=True)
+    queue = Queue("conductor", exchange, routing_key="conductor", no_declare=True)
+    app = Celery(broker=broker_url)
+    app.conf.task_queues = [queue]
+    app.conf.task_create_missing_queues = False
+    ids: list[str] = [new_operation_id() for _ in range(builds)]
+    with app.producer_pool.acquire(block=True) as producer:
+        for number, operation_id in enumerate(ids):
+            body = {"name": f"vm-{number}", "flavor": FLAVOR, "image": {"id": "img"}}
+            app.send_task(
+                "conductor.build_instances",
+                kwargs={"context": CONTEXT, "instance": body},
+                task_id=operation_id,
+                queue="conductor",
+                producer=producer,
+            )
+    _wait(lambda: _ended(store, ids[-1:]) == 1)
+    _wait(lambda: _ended(store, ids) == builds)
+
+
+def _ended(store: Store, ids: list[str]) -> int:
+    with store.read() as uow:
+        return uow.operations.count(id=tuple(ids), state="SUCCEEDED")
+
+
+def _hosts(store: Store) -> int:
+    with store.read() as uow:
+        return uow.hosts.count()
+
+
+def _declared(broker_url: str) -> str:
+    with make_app(broker_url).connection_for_write() as connection:
+        declare_topology(connection)
+    return broker_url
+
+
+def _wait(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + 120
+    while not done():
+        assert time.monotonic() < until, "the system does not come to rest"
+        time.sleep(0.1)
