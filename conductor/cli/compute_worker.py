@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -83,19 +83,46 @@ def _hypervisor(options: ComputeOptions) -> SimulatedHypervisor:
 
 
 def _fates(given: Mapping[str, str]) -> Fates:
-    """Return how the hypervisor behaves; raise `Rejected` naming the habit that is wrong."""
-    known = {each.name for each in fields(Habit)} | {"seed"}
-    for name in given:
-        if name not in known:
-            message = f"habit is {name}: should be one of {', '.join(sorted(known))}"
-            raise Rejected("habit_unknown", message, key="habit")
-    numbers = {name: _number(name, text) for name, text in given.items()}
-    seed = numbers.pop("seed", None)
-    return seeded(Habits(Habit(**numbers)), None if seed is None else int(seed))
+    """Return how the hypervisor behaves; raise `Rejected` naming the habit that is wrong.
+
+    `NAME=VALUE` is about every verb, `VERB.NAME=VALUE` about one, on top of that.
+    """
+    seed = given.get("seed")
+    habits = {name: text for name, text in given.items() if name != "seed"}
+    for name in habits:
+        _refuse_unknown(name)
+    default = Habit(**_numbers(habits, ""))
+    verbs = {
+        verb: replace(default, **_numbers(habits, f"{verb}."))
+        for verb in VERBS
+        if any(name.startswith(f"{verb}.") for name in habits)
+    }
+    return seeded(Habits(default, verbs), None if seed is None else int(_number("seed", seed)))
+
+
+def _refuse_unknown(name: str) -> None:
+    known = [each.name for each in fields(Habit)]
+    verb, dot, habit = name.rpartition(".")
+    if habit in known and (not dot or verb in VERBS):
+        return
+    message = (
+        f"habit is {name}: should be one of {', '.join([*known, 'seed'])}, "
+        f"or with one of {', '.join(VERBS)} and a dot before it"
+    )
+    raise Rejected("habit_unknown", message, key="habit")
+
+
+def _numbers(habits: Mapping[str, str], prefix: str) -> dict[str, float]:
+    """Return the habits of one verb, or (with an empty prefix) of all."""
+    return {
+        name.removeprefix(prefix): _number(name, text)
+        for name, text in habits.items()
+        if name.startswith(prefix) and "." not in name.removeprefix(prefix)
+    }
 
 
 def _number(name: str, text: str) -> float:
-    most = math.inf if name in {"latency_s", "latency_max_s", "seed"} else 1.0
+    most = math.inf if name.endswith(("latency_s", "latency_max_s", "seed")) else 1.0
     try:
         number = float(text)
     except ValueError:

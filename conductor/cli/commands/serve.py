@@ -58,7 +58,7 @@ def compute(
         typer.Option(
             metavar="NAME=VALUE",
             help="How the simulated hypervisor behaves: latency_s=SECONDS, latency_max_s=SECONDS, "
-            "refused=CHANCE, lost=CHANCE, hang=CHANCE, seed=NUMBER.",
+            "refused=CHANCE, lost=CHANCE, hang=CHANCE, seed=NUMBER; one verb only: spawn.hang=1.",
         ),
     ] = None,
 ) -> None:
