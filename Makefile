@@ -38,14 +38,14 @@ format: $(INSTALLED) ## rewrite the code in the house format
 	$(BIN)/ruff format
 
 bench: $(INSTALLED) services ## measure speed and memory; a table, and JSON in .benchmarks/
-	@$(BIN)/pytest tests/benchmarks --override-ini 'python_files=bench_*.py' -s
+	@$(BIN)/pytest tests/benchmarks --timeout=900 --override-ini 'python_files=bench_*.py' -s
 
 chaos: $(INSTALLED) services ## the long forms of the crash tests
-	@$(BIN)/pytest -m chaos
+	@$(BIN)/pytest -m chaos --timeout=1800
 
 prove: $(INSTALLED) ## compare the fitter with an oracle on CASES (200000) cases; property tests at length
 	@$(BIN)/python -m tests.hardware.prove --cases $(CASES) --seed $(SEED)
-	@$(BIN)/pytest -m hypothesis --hypothesis-profile=prove
+	@$(BIN)/pytest -m hypothesis --timeout=1800 --hypothesis-profile=prove
 
 services: ## find RabbitMQ, PostgreSQL and Redis on localhost, else start private ones
 	@$(PYTHON) -m tests.environment ensure
