@@ -29,7 +29,7 @@ def set_up_logs(level: str) -> None:
     structlog.configure(
         processors=[*common, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
     _set_up_libraries(number, [*common, structlog.stdlib.add_logger_name], renderer)

@@ -10,7 +10,7 @@ from pathlib import Path
 from conductor.settings import Settings, read_settings
 from conductor.store.open import open_store
 from conductor.store.ports import Store
-from models.errors import Rejected, Unreachable
+from models.errors import Conflict, Rejected, Unreachable
 
 _SQLITE = "sqlite:///"
 
@@ -46,3 +46,12 @@ def _refuse_missing_database(settings: Settings) -> None:
     if path != settings.store_url and not Path(path).exists():
         message = f"there is no database at {path}: `conductor up` starts a system with one"
         raise Unreachable("no_database", message)
+
+
+def say_goodbye(store: Store, name: str) -> None:
+    """Take the heartbeat of a process that ends in order, so that nobody counts on it."""
+    try:
+        with store.begin() as uow:
+            uow.heartbeats.drop(name)
+    except (Conflict, Unreachable):
+        return  # without it the heartbeat merely grows old

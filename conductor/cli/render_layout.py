@@ -191,7 +191,7 @@ def _bars(cell: HostCell, here: Sequence[tuple[int, PlacedCell]], ratio: float) 
     text = f"{_gib(cell.memory_used_mib)}/{_gib(cell.memory_mib)} GiB"
     bars.append(_bar("memory", parts, cell.memory_used_mib, cell.memory_mib, text))
     smallest = min((pool.size_kib for pool in cell.page_pools), default=0)
-    huge = [pool for pool in cell.page_pools if pool.size_kib != smallest]
+    huge = [pool for pool in cell.page_pools if pool.size_kib != smallest and pool.total]
     return (*bars, *(_pool_bar(pool, here) for pool in huge))
 
 

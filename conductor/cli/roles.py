@@ -10,6 +10,7 @@ from typing import Final
 
 from conductor.cli.clockwork import Job, clockwork
 from conductor.cli.embedded import RETIRE_EVERY_S, build_service, scheduling_settings
+from conductor.cli.reach import say_goodbye
 from conductor.operations import OPERATIONS
 from conductor.outbox import Outbox
 from conductor.scheduling.service import Scheduler
@@ -17,7 +18,7 @@ from conductor.settings import Settings
 from conductor.store.open import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat, Json, OperationRecord
-from models.errors import Conflict, Rejected, Unreachable
+from models.errors import Rejected
 from models.lifecycle import OperationState
 from models.messages.carrier import Carrier
 from models.messages.requests import PREFIX
@@ -92,7 +93,7 @@ def _means(settings: Settings, role: str) -> Iterator[Means]:
     carrier = CeleryCarrier(app, events)
     try:
         yield Means(name, store, carrier, events)
-        _say_goodbye(store, name)
+        say_goodbye(store, name)
     finally:
         events.close()
         carrier.close()
@@ -127,11 +128,3 @@ def _result_of(record: OperationRecord) -> Json | None:
     if record.state is not OperationState.SUCCEEDED or definition is None:
         return None
     return definition.describe(definition.load(record.data))
-
-
-def _say_goodbye(store: Store, name: str) -> None:
-    try:
-        with store.begin() as uow:
-            uow.heartbeats.drop(name)
-    except (Conflict, Unreachable):
-        return  # without it the heartbeat merely grows old

@@ -13,7 +13,7 @@ from conductor import hosts as rules
 from conductor.cli.commands.host_import import import_hosts
 from conductor.cli.failures import say
 from conductor.cli.options import Limit
-from conductor.cli.output import Format, Output, console, format_of, show_all, show_one
+from conductor.cli.output import Format, Output, console, show_all, show_one
 from conductor.cli.reach import reach
 from conductor.cli.reading import guests_of, hosts_named, sights_of
 from conductor.cli.render_host import host_picture, key_line
@@ -80,7 +80,7 @@ def map_(host: Names, output: Output = None) -> None:
         host_picture(sight.host, guests[sight.host.name], row["state"])
         for sight, row in zip(sights, rows, strict=True)
     ]
-    if format_of(output) is Format.TABLE:
+    if (output or Format.TABLE) is Format.TABLE:
         console().print(Group(*pictures, key_line()))
     else:
         show_all(rows, output, Group)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,7 +13,10 @@ from conductor.cli.fit import run_fit
 from conductor.settings import read_settings
 from models.errors import Rejected
 
-_STDIN = Path("-")
+_STDIN: Final = Path("-")
+_TEXT: Final = "utf-8"
+_NO_TEXT: Final = "surrogateescape"
+"""A line that is no text is answered as malformed, and does not end the run."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,11 +30,14 @@ def fit(
     """Ask the fitter: one answer a line, in order. Needs no service."""
     read_settings()
     if cases == _STDIN:
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding=_TEXT, errors=_NO_TEXT)
         run_fit(sys.stdin, sys.stdout)
         return
     try:
-        with cases.open(encoding="utf-8") as lines:
-            run_fit(lines, sys.stdout)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise Rejected("file_unreadable", f"cases is {cases}: {reason}", key="cases") from error
+        lines = cases.open(encoding=_TEXT, errors=_NO_TEXT)
+    except OSError as error:
+        message = f"cases is {cases}: {error.strerror}"
+        raise Rejected("file_unreadable", message, key="cases") from error
+    with lines:
+        run_fit(lines, sys.stdout)

@@ -14,10 +14,12 @@ from conductor.cli.embedded import ComputeHost, Embedded
 from conductor.cli.failures import say
 from conductor.cli.logs import set_up_logs
 from conductor.cli.output import write_line
+from conductor.cli.reach import say_goodbye
 from conductor.cli.simulated_hosts import default_hardware
 from conductor.settings import Settings, read_settings
 from conductor.store.open import open_store
 from models.errors import Rejected
+from models.messages.letters import CONDUCTOR
 from workers.hypervisor.port import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.inventory import read_host_files
@@ -54,6 +56,7 @@ def up(
     write_line("ready")
     stopping.wait()
     system.stop()
+    say_goodbye(store, CONDUCTOR)
     store.close()
 
 

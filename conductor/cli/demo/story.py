@@ -19,6 +19,7 @@ from conductor.cli.demo.orders import INSTANCES, builds, definitions
 from conductor.cli.demo.sight import Refusals, Sight, look, refusals, retried
 from conductor.cli.demo.stage import Stage
 from conductor.cli.embedded import ComputeHost, Embedded
+from conductor.cli.reach import say_goodbye
 from conductor.cli.reading import guests_of
 from conductor.cli.render_layout import Guest
 from conductor.settings import Settings
@@ -26,6 +27,7 @@ from conductor.store.open import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Host
 from models.errors import Unreachable
+from models.messages.letters import CONDUCTOR
 from models.tables.upgrade import upgrade
 from workers.hypervisor.fates import Habit, Habits, seeded
 from workers.hypervisor.port import GuestDomain
@@ -98,6 +100,7 @@ def run_demo(settings: Settings, stage: Stage) -> Outcome:
     seconds = time.monotonic() - started
     system.stop()
     domains = {host.name: host.hypervisor.domains() for host in hosts}
+    say_goodbye(store, CONDUCTOR)
     outcome = _outcome(store, domains)
     store.close()
     return replace(outcome, directory=directory, seconds=seconds, crashed=accident.host)
