@@ -1,0 +1,1 @@
+"""Tests of the commands: exit codes, shapes, words, pictures."""
