@@ -25,6 +25,14 @@ class TaskState(StrEnum):
 
     SCHEDULING = "scheduling"
     SPAWNING = "spawning"
+    MIGRATING = "migrating"
+    RESIZING = "resizing"
+    CONFIRMING = "confirming"
+    REVERTING = "reverting"
+    REBUILDING = "rebuilding"
+    EVACUATING = "evacuating"
+    SHELVING = "shelving"
+    UNSHELVING = "unshelving"
     POWERING_ON = "powering-on"
     POWERING_OFF = "powering-off"
     DELETING = "deleting"
@@ -66,6 +74,30 @@ ENDED = frozenset(
         OperationState.STUCK,
     }
 )
+
+
+class MigrationKind(StrEnum):
+    """Why an instance moves."""
+
+    MIGRATION = "migration"
+    RESIZE = "resize"
+    LIVE_MIGRATION = "live-migration"
+    EVACUATION = "evacuation"
+
+
+class MigrationState(StrEnum):
+    """How far a move is; it holds something on its source until one of the last four."""
+
+    ACCEPTED = "accepted"
+    MIGRATING = "migrating"
+    FINISHED = "finished"
+    CONFIRMED = "confirmed"
+    REVERTED = "reverted"
+    COMPLETED = "completed"
+    ERROR = "error"
+
+
+UNFINISHED = frozenset({MigrationState.ACCEPTED, MigrationState.MIGRATING, MigrationState.FINISHED})
 
 
 class HostState(StrEnum):

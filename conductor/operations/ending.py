@@ -44,9 +44,13 @@ def fault_of(attempts: Sequence[Json], error: Json) -> Json:
     return {
         "kind": error.get("kind", "Broken"),
         "code": "max_retries_exceeded",
-        "message": f"{len(tried)} attempts failed. " + "; ".join(reasons),
+        "message": f"{_attempts(len(tried))} failed. " + "; ".join(reasons),
         "data": {"attempts": [dict(attempt) for attempt in tried]},
     }
+
+
+def _attempts(number: int) -> str:
+    return "1 attempt" if number == 1 else f"{number} attempts"
 
 
 def close(

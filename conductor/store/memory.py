@@ -47,6 +47,9 @@ class _Tables:
         )
         self.hosts = Table(shapes.HOSTS)
         self.allocations = Table(shapes.ALLOCATIONS, hashed=("consumer_id", "host"))
+        self.migrations = Table(
+            shapes.MIGRATIONS, hashed=("instance_id", "source", "target", "state")
+        )
         self.heartbeats = Table(shapes.HEARTBEATS)
         self.events = Table(shapes.EVENTS, hashed=("operation_id",))
         self.decisions = Table(shapes.DECISIONS, hashed=("operation_id", "instance_id"))
@@ -68,6 +71,7 @@ class _UnitOfWork(UnitOfWork):
         self.instances = MemoryInstances(view, tables.instances)
         self.hosts = MemoryHosts(view, tables.hosts)
         self.allocations = MemoryRows(view, tables.allocations)
+        self.migrations = MemoryRows(view, tables.migrations)
         self.heartbeats = MemoryRows(view, tables.heartbeats)
         self.events = events
         self.decisions = decisions

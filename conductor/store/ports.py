@@ -15,6 +15,7 @@ from conductor.store.records import (
     Heartbeat,
     Host,
     Instance,
+    Migration,
     OperationRecord,
     OutboxRow,
 )
@@ -128,6 +129,7 @@ class UnitOfWork(Protocol):
     instances: Instances
     hosts: Hosts
     allocations: Rows[Allocation]
+    migrations: Rows[Migration]
     heartbeats: Rows[Heartbeat]
     events: Rows[Event]
     decisions: Rows[Decision]

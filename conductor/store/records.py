@@ -10,7 +10,15 @@ from models.hardware.flavor import Flavor
 from models.hardware.guest import Placement
 from models.hardware.image import Image
 from models.hardware.topology import HostTopology
-from models.lifecycle import InstanceState, OperationState, PowerState, TaskState
+from models.lifecycle import (
+    UNFINISHED,
+    InstanceState,
+    MigrationKind,
+    MigrationState,
+    OperationState,
+    PowerState,
+    TaskState,
+)
 
 Json = Mapping[str, Any]
 
@@ -86,6 +94,41 @@ class Instance:
     fence: int = 0
     operation_id: str | None = None
     deleted_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A move of an instance: what it leaves, where it goes, and which side holds what.
+
+    The source's allocation belongs to the migration, the target's to the instance. Until
+    `switched` the instance lives on the source, then on the target. `requested_host` is the only
+    target allowed, where one was named. `progress_percent` is of the copy of a live migration.
+    """
+
+    id: str
+    instance_id: str
+    kind: MigrationKind
+    state: MigrationState
+    operation_id: str
+    source: str
+    source_flavor: Flavor
+    target_flavor: Flavor
+    created_at: float
+    updated_at: float
+    source_placement: Placement | None = None
+    target: str | None = None
+    target_placement: Placement | None = None
+    requested_host: str | None = None
+    same_host: bool = False
+    switched: bool = False
+    was_running: bool = True
+    progress_percent: int = 0
+    error: Json | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it may still hold something on its source."""
+        return self.state in UNFINISHED
 
 
 @dataclass(frozen=True, slots=True)

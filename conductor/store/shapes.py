@@ -19,12 +19,20 @@ from conductor.store.records import (
     Heartbeat,
     Host,
     Instance,
+    Migration,
     OperationRecord,
     OutboxRow,
 )
 from models.errors import Broken, Conflict
 from models.hardware.flavor import Flavor
-from models.lifecycle import InstanceState, OperationState, PowerState, TaskState
+from models.lifecycle import (
+    InstanceState,
+    MigrationKind,
+    MigrationState,
+    OperationState,
+    PowerState,
+    TaskState,
+)
 from models.units import mib_to_gib_rounded_up
 
 if TYPE_CHECKING:
@@ -185,6 +193,21 @@ HOSTS: Final = Shape(
         "degraded": codecs.FREE_TEXT,
     },
     opaque=frozenset({"topology"}),
+)
+
+MIGRATIONS: Final = Shape(
+    "migrations",
+    Migration,
+    sorted_by="created_at",
+    codecs={
+        "kind": enum(MigrationKind),
+        "state": enum(MigrationState),
+        "source_flavor": codecs.FLAVOR,
+        "target_flavor": codecs.FLAVOR,
+        "source_placement": codecs.PLACEMENT,
+        "target_placement": codecs.PLACEMENT,
+        "error": codecs.JSON,
+    },
 )
 
 ALLOCATIONS: Final = Shape(

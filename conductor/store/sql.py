@@ -51,6 +51,7 @@ class _Tables:
         self.instances = SqlTable(shapes.INSTANCES, schema.INSTANCES, dialect, _SIZES)
         self.hosts = SqlTable(shapes.HOSTS, schema.HOSTS, dialect, digest, also=("hardware",))
         self.allocations = SqlTable(shapes.ALLOCATIONS, schema.ALLOCATIONS, dialect)
+        self.migrations = SqlTable(shapes.MIGRATIONS, schema.MIGRATIONS, dialect)
         self.heartbeats = SqlTable(shapes.HEARTBEATS, schema.HEARTBEATS, dialect)
         self.events = SqlTable(shapes.EVENTS, schema.EVENTS, dialect)
         self.decisions = SqlTable(shapes.DECISIONS, schema.DECISIONS, dialect)
@@ -72,6 +73,7 @@ class _UnitOfWork(UnitOfWork):
         self.instances = SqlInstances(session, tables.instances)
         self.hosts = SqlHosts(session, tables.hosts, tables.hardware)
         self.allocations = SqlRows(session, tables.allocations)
+        self.migrations = SqlRows(session, tables.migrations)
         self.heartbeats = SqlRows(session, tables.heartbeats)
         self.events = events
         self.decisions = decisions

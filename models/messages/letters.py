@@ -15,6 +15,7 @@ from models.messages.base import Message
 CONDUCTOR, SCHEDULER, REPORTS, DEAD_LETTERS = "conductor", "scheduler", "reports", "dead_letters"
 
 SELECT_HOSTS = "scheduler.select_hosts"
+PROGRESS = "reports.progress"
 REPLY, HELLO, HEARTBEAT, MANIFEST = (
     "reports.reply",
     "reports.hello",
@@ -67,7 +68,10 @@ class Instruction(Message):
 
 
 class SpawnArgs(Message):
-    """What a host needs to know of an instance; `placement` in the shape of CONTRACT §2."""
+    """What a host needs to know of an instance; `placement` in the shape of CONTRACT §2.
+
+    `power` is what the guest shall be once it exists; `nostate` waits for a live migration.
+    """
 
     name: str
     vcpus: int
@@ -76,6 +80,7 @@ class SpawnArgs(Message):
     image_id: str | None = None
     placement: dict[str, Any] | None = None
     metadata: dict[str, str] = {}
+    power: Literal["running", "shutdown", "nostate"] = "running"
 
 
 class Reply(Message):
@@ -90,6 +95,14 @@ class Reply(Message):
     outcome: Literal["done", "refused", "failed", "stale"]
     result: dict[str, Any] = {}
     error: dict[str, Any] | None = None
+
+
+class Progress(Message):
+    """How far a long action is; it changes nothing but what people see."""
+
+    token: Token
+    sender: str
+    percent: Annotated[int, Field(ge=0, le=100)]
 
 
 class Domain(Message):
@@ -148,10 +161,15 @@ class Manifest(Message):
 
 
 class Want(Message):
-    """One instance that needs a host; part of `SelectHosts`."""
+    """One instance that needs a host; part of `SelectHosts`.
+
+    With `migration_id` the target of that migration is sought, with its flavor; the claim is
+    then written into the migration and the instance stays where it is.
+    """
 
     instance_id: str
     operation_id: str
+    migration_id: str | None = None
 
 
 class SelectHosts(Message):

@@ -105,6 +105,78 @@ class StopInstance(InstanceRequest):
     task: ClassVar[str] = "conductor.stop_instance"
 
 
+class MigrateInstance(InstanceRequest):
+    """Move an instance to another host, stopped on the way; then await confirmation."""
+
+    task: ClassVar[str] = "conductor.migrate_instance"
+
+    host: Name | None = None
+
+
+class ResizeInstance(InstanceRequest):
+    """Give an instance another flavor, on another host or its own; then await confirmation."""
+
+    task: ClassVar[str] = "conductor.resize_instance"
+
+    flavor: Name | FlavorBody
+    host: Name | None = None
+
+
+class ConfirmResize(InstanceRequest):
+    """Keep the moved instance and give up what its source kept for a revert."""
+
+    task: ClassVar[str] = "conductor.confirm_resize"
+
+
+class RevertResize(InstanceRequest):
+    """Put the moved instance back where it was, as it was."""
+
+    task: ClassVar[str] = "conductor.revert_resize"
+
+
+class LiveMigrateInstance(InstanceRequest):
+    """Move a running instance to another host without stopping it."""
+
+    task: ClassVar[str] = "conductor.live_migrate_instance"
+
+    host: Name | None = None
+    block_migration: bool | None = None
+
+
+class RebuildInstance(InstanceRequest):
+    """Make an instance anew where it is, from the same image or another."""
+
+    task: ClassVar[str] = "conductor.rebuild_instance"
+
+    image: Name | ImageBody
+
+
+class EvacuateInstance(InstanceRequest):
+    """Make an instance anew elsewhere because its host is dead."""
+
+    task: ClassVar[str] = "conductor.evacuate_instance"
+
+    host: Name | None = None
+    force: bool = False
+
+
+class ShelveInstance(InstanceRequest):
+    """Stop an instance for long; with `offload` it gives up its host too."""
+
+    task: ClassVar[str] = "conductor.shelve_instance"
+
+    offload: bool = False
+
+
+class UnshelveInstance(InstanceRequest):
+    """Bring a shelved instance back, where it is or on a host chosen anew."""
+
+    task: ClassVar[str] = "conductor.unshelve_instance"
+
+    availability_zone: Name | None = None
+    host: Name | None = None
+
+
 class DefineEntry(Request):
     """Create a flavor, image, aggregate, zone, server group or quota."""
 
@@ -137,6 +209,15 @@ REQUESTS: dict[str, type[Request]] = {
         DeleteInstance,
         StartInstance,
         StopInstance,
+        MigrateInstance,
+        ResizeInstance,
+        ConfirmResize,
+        RevertResize,
+        LiveMigrateInstance,
+        RebuildInstance,
+        EvacuateInstance,
+        ShelveInstance,
+        UnshelveInstance,
         DefineEntry,
         RemoveEntry,
     )

@@ -180,6 +180,35 @@ HOSTS: Final = Table(
     _time("updated_at"),
 )
 
+MIGRATIONS: Final = Table(
+    "migrations",
+    METADATA,
+    _key(),
+    _text("instance_id"),
+    _text("kind"),
+    _text("state"),
+    _text("operation_id"),
+    _text("source"),
+    _json("source_flavor"),
+    _json("target_flavor"),
+    _time("created_at"),
+    _time("updated_at"),
+    _json("source_placement", absent=True),
+    _text("target", absent=True),
+    _json("target_placement", absent=True),
+    _text("requested_host", absent=True),
+    _flag("same_host"),
+    _flag("switched"),
+    _flag("was_running"),
+    _count("progress_percent"),
+    _json("error", absent=True),
+    Index(None, "created_at", "id"),
+    Index(None, "instance_id", "created_at"),
+    Index(None, "source", "state"),
+    Index(None, "target", "state"),
+    Index(None, "state", "updated_at"),
+)
+
 ALLOCATIONS: Final = Table(
     "allocations",
     METADATA,

@@ -12,6 +12,7 @@ from conductor.store.records import (
     Host,
     Instance,
     Inventory,
+    Migration,
     OperationRecord,
     OutboxRow,
 )
@@ -19,7 +20,14 @@ from models.hardware.flavor import Flavor
 from models.hardware.guest import PlacedCell, Placement
 from models.hardware.image import Image
 from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
-from models.lifecycle import InstanceState, OperationState, PowerState, TaskState
+from models.lifecycle import (
+    InstanceState,
+    MigrationKind,
+    MigrationState,
+    OperationState,
+    PowerState,
+    TaskState,
+)
 
 FLAVOR = Flavor("m1", 2, 512, 10, 5, 1_500, {"hw:cpu_policy": "dedicated"})
 IMAGE = Image("img-1", "debian", {"hw_numa_nodes": 2, "traits_required": ["A", "B"], "on": True})
@@ -144,6 +152,25 @@ def a_host(name: str = "h-1", **changes: Any) -> Host:
 def an_allocation(consumer: str = "i-1", host: str = "h-1", **changes: Any) -> Allocation:
     values: dict[str, Any] = {"amounts": {"VCPU": 2}, "project_id": "p-1"}
     return Allocation(consumer, host, **{**values, **changes})
+
+
+def a_migration(name: str = "m-1", **changes: Any) -> Migration:
+    values: dict[str, Any] = {
+        "instance_id": "i-1",
+        "kind": MigrationKind.RESIZE,
+        "state": MigrationState.MIGRATING,
+        "operation_id": "op-1",
+        "source": "h-1",
+        "source_flavor": FLAVOR,
+        "target_flavor": Flavor("m2", 4, 1_024),
+        "created_at": 10.0,
+        "updated_at": 11.0,
+        "source_placement": PLACEMENT,
+        "target": "h-2",
+        "target_placement": PLACEMENT,
+        "error": {"code": "no_valid_host", "message": "none"},
+    }
+    return Migration(name, **{**values, **changes})
 
 
 def a_heartbeat(name: str = "h-1", seen_at: float = 20.0) -> Heartbeat:

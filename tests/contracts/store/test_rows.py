@@ -61,6 +61,12 @@ KINDS = (
         lambda each: replace(each, amounts={"PCPU": 4}),
     ),
     Kind(
+        "migrations",
+        records.a_migration("a"),
+        records.a_migration("b", target=None, target_placement=None, created_at=20.0),
+        lambda each: replace(each, switched=True, progress_percent=40, error=None),
+    ),
+    Kind(
         "heartbeats",
         records.a_heartbeat("a"),
         records.a_heartbeat("b", seen_at=30.0),

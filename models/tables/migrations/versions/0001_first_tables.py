@@ -20,6 +20,7 @@ def upgrade() -> None:
     _hardware()
     _hosts()
     _allocations()
+    _migrations()
     _heartbeats()
     _events()
     _decisions()
@@ -208,6 +209,50 @@ def _allocations() -> None:
         sa.PrimaryKeyConstraint("consumer_id", "host", name=op.f("pk_allocations")),
     )
     op.create_index(op.f("ix_allocations_host"), "allocations", ["host"], unique=False)
+
+
+def _migrations() -> None:
+    op.create_table(
+        "migrations",
+        sa.Column("id", _TEXT, nullable=False),
+        sa.Column("instance_id", _TEXT, nullable=False),
+        sa.Column("kind", _TEXT, nullable=False),
+        sa.Column("state", _TEXT, nullable=False),
+        sa.Column("operation_id", _TEXT, nullable=False),
+        sa.Column("source", _TEXT, nullable=False),
+        sa.Column("source_flavor", _JSON, nullable=False),
+        sa.Column("target_flavor", _JSON, nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("updated_at", sa.Double(), nullable=False),
+        sa.Column("source_placement", _JSON, nullable=True),
+        sa.Column("target", _TEXT, nullable=True),
+        sa.Column("target_placement", _JSON, nullable=True),
+        sa.Column("requested_host", _TEXT, nullable=True),
+        sa.Column("same_host", sa.Boolean(), nullable=False),
+        sa.Column("switched", sa.Boolean(), nullable=False),
+        sa.Column("was_running", sa.Boolean(), nullable=False),
+        sa.Column("progress_percent", sa.BigInteger(), nullable=False),
+        sa.Column("error", _JSON, nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_migrations")),
+    )
+    op.create_index(
+        op.f("ix_migrations_created_at_id"), "migrations", ["created_at", "id"], unique=False
+    )
+    op.create_index(
+        op.f("ix_migrations_instance_id_created_at"),
+        "migrations",
+        ["instance_id", "created_at"],
+        unique=False,
+    )
+    op.create_index(
+        op.f("ix_migrations_source_state"), "migrations", ["source", "state"], unique=False
+    )
+    op.create_index(
+        op.f("ix_migrations_state_updated_at"), "migrations", ["state", "updated_at"], unique=False
+    )
+    op.create_index(
+        op.f("ix_migrations_target_state"), "migrations", ["target", "state"], unique=False
+    )
 
 
 def _heartbeats() -> None:
