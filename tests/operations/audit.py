@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from conductor.store.ports import Store
 from models.lifecycle import InstanceState, OperationState
 from tests.invariants import check_invariants
-from tests.operations.world import World
 
 _HAS_GUEST = (InstanceState.ACTIVE, InstanceState.STOPPED)
 
 
-def check_at_any_time(world: World) -> None:
+class System(Protocol):
+    """Anything with a database and hosts: one of threads and numbers, or of real processes."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def guests(self) -> dict[str, str]:
+        """Return every guest that a hypervisor really has, and where."""
+
+
+def check_at_any_time(world: System) -> None:
     """I1, I2, I4 on the database; I3: whoever is at work is looked at again some day."""
     with world.store.read() as uow:
         check_invariants(uow)
@@ -22,7 +34,7 @@ def check_at_any_time(world: World) -> None:
                 assert not running.state.ended, instance
 
 
-def check_at_rest(world: World) -> None:
+def check_at_rest(world: System) -> None:
     """I7, and that hosts have exactly the guests that the database says."""
     check_at_any_time(world)
     with world.store.read() as uow:
@@ -42,7 +54,7 @@ def check_at_rest(world: World) -> None:
         assert instance.operation_id is None, instance
 
 
-def _stories(world: World, expected: dict[str, str | None]) -> str:
+def _stories(world: System, expected: dict[str, str | None]) -> str:
     """Tell, for each guest that is where it should not be or is not, what happened to it."""
     found = world.guests()
     lines = []

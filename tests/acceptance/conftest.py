@@ -1,0 +1,70 @@
+"""One fleet for all tests of a run: starting its processes is most of what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.acceptance.fleet import TIMES, Fleet, Services
+from tests.operations.audit import check_at_rest
+
+HOSTS = ("alpha", "beta", "gamma", "delta")
+FleetMaker = Callable[..., Fleet]
+_fleets: list[Fleet] = []
+
+
+@pytest.fixture(scope="session")
+def make_fleet(
+    fresh_vhost: Callable[[], str],
+    fresh_database: Callable[[], str],
+    redis_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[FleetMaker]:
+    """Return a function that gives a fleet of its own vhost and database, without processes."""
+
+    def make(**times: str) -> Fleet:
+        services = Services(fresh_vhost(), fresh_database(), redis_url)
+        fleet = Fleet(services, tmp_path_factory.mktemp("fleet"), {**TIMES, **times})
+        _fleets.append(fleet)
+        return fleet
+
+    yield make
+    for fleet in _fleets:
+        fleet.close()
+    _fleets.clear()
+
+
+@pytest.fixture(scope="session")
+def shared_fleet(make_fleet: FleetMaker) -> Fleet:
+    """Two conductors, two schedulers, and a compute worker for each of four hosts."""
+    fleet = make_fleet()
+    fleet.add("conductor", 2)
+    fleet.add("scheduler", 2)
+    for name in HOSTS:
+        fleet.add_host(name, wired=name == "delta")
+    fleet.start()
+    fleet.until_greeted()
+    return fleet
+
+
+@pytest.fixture
+def fleet(shared_fleet: Fleet) -> Iterator[Fleet]:
+    """The shared fleet, whole before the test, and audited at rest after it."""
+    shared_fleet.start()
+    yield shared_fleet
+    shared_fleet.start()
+    shared_fleet.settle()
+    check_at_rest(shared_fleet)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
+    """Show the end of every log beside a failure."""
+    report = yield
+    if report.failed:
+        for fleet in _fleets:
+            for member in fleet.members.values():
+                report.sections.append((f"log of {member.name}", member.tail()))
+    return report

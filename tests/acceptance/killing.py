@@ -1,0 +1,65 @@
+"""Killing the process that brings an operation to a chosen moment, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from conductor.store.records import OperationRecord
+from tests.acceptance.fleet import Fleet
+from tests.acceptance.stops import Moment
+from tests.operations.audit import check_at_any_time
+
+
+@dataclass(frozen=True)
+class Death:
+    """One kill: where, of whom, and how long after it the operation had ended."""
+
+    moment: str
+    member: str
+    recovery_s: float
+
+    def __str__(self) -> str:
+        return f"{self.recovery_s:5.2f} s  {self.member:14} {self.moment}"
+
+
+class Killer:
+    """Kills at moments of journeys, one kill an operation."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.deaths: list[Death] = []
+
+    def at(
+        self, id_: str, moment: Moment, ask: Callable[[], object], *, committed: bool
+    ) -> OperationRecord:
+        """Kill whoever brings operation `id_` to `moment`, once asked; return how it ended.
+
+        `committed` is whether the transaction in which it died counts.
+        """
+        stops = self.fleet.stops
+        number = stops.put(id_, moment.text)
+        ask()
+        hit = stops.wait_hit(number)
+        self.fleet.members[hit.writer].kill()
+        died_at = time.monotonic()
+        if committed:
+            stops.go_on(number, hit)
+        else:
+            stops.break_off(number, hit)
+        self.fleet.members[hit.writer].start()
+        check_at_any_time(self.fleet)
+        record = self.fleet.ended(id_)
+        when = "after" if committed else "before"
+        self.note(f"{when} the commit of {moment}", hit.writer, died_at)
+        return record
+
+    def note(self, moment: str, member: str, died_at: float) -> None:
+        """Remember a death from which everything has recovered just now."""
+        self.deaths.append(Death(moment, member, time.monotonic() - died_at))
+
+    def report(self) -> str:
+        """Return the figures in words, the slowest recoveries first."""
+        slowest = sorted(self.deaths, key=lambda death: -death.recovery_s)[:8]
+        return "\n".join([f"{len(self.deaths)} kills, the slowest recoveries:", *map(str, slowest)])

@@ -1,0 +1,84 @@
+"""Every process dies at every step of build, stop, start and delete: once each, on purpose."""
+
+from __future__ import annotations
+
+import uuid
+from itertools import zip_longest
+
+import pytest
+
+from models.lifecycle import InstanceState, OperationState
+from tests.acceptance.fleet import Fleet
+from tests.acceptance.killing import Killer
+from tests.acceptance.sending import build_body, instance_of
+from tests.acceptance.stops import Moment
+
+VERBS = ("stop", "start", "delete")
+AFTER = {
+    "build": InstanceState.ACTIVE,
+    "stop": InstanceState.STOPPED,
+    "start": InstanceState.ACTIVE,
+    "delete": InstanceState.DELETED,
+}
+Journeys = dict[str, list[Moment]]
+
+
+@pytest.fixture
+def journeys(fleet: Fleet) -> Journeys:
+    """Where every transaction of each operation leads, as a life without faults shows."""
+    build = fleet.sender.build()
+    fleet.ended(build)
+    found = {"build": fleet.stops.journey(build)}
+    for verb in VERBS:
+        operation = fleet.sender.ask(verb, instance_of(build))
+        fleet.ended(operation)
+        found[verb] = fleet.stops.journey(operation)
+    return found
+
+
+def live(fleet: Fleet, killer: Killer, kills: dict[str, Moment | None], *, committed: bool) -> str:
+    """Let an instance live, with one kill in each operation for which one is given."""
+    build = str(uuid.uuid4())
+    instance_id = instance_of(build)
+
+    def act(verb: str, id_: str, moment: Moment | None) -> None:
+        def ask() -> None:
+            if verb == "build":
+                fleet.sender.send("build_instances", build_body(), id_)
+            else:
+                fleet.sender.ask(verb, instance_id, id_)
+
+        if moment is None:
+            ask()
+            record = fleet.ended(id_)
+        else:
+            record = killer.at(id_, moment, ask, committed=committed)
+        assert record.state is OperationState.SUCCEEDED, (verb, moment, record.error)
+        assert fleet.instance(instance_id).state is AFTER[verb], (verb, moment)
+
+    act("build", build, kills["build"])
+    for verb in VERBS:
+        act(verb, str(uuid.uuid4()), kills[verb])
+    return instance_id
+
+
+def check_done_once(fleet: Fleet, instance_id: str) -> None:
+    """The hypervisors' own records: every effect happened exactly once."""
+    effects = {
+        verb: fleet.effects(instance_id, verb)
+        for verb in ("spawn", "power_off", "power_on", "destroy")
+    }
+    assert effects == dict.fromkeys(effects, 1), (instance_id, effects)
+
+
+def test_conductors_and_schedulers_die_after_every_commit(
+    fleet: Fleet, journeys: Journeys
+) -> None:
+    killer = Killer(fleet)
+    names = list(journeys)
+    for moments in zip_longest(*journeys.values()):
+        kills = dict(zip(names, moments, strict=True))
+        check_done_once(fleet, live(fleet, killer, kills, committed=True))
+    print(killer.report())
+    assert {death.member.partition("-")[0] for death in killer.deaths} == {"conductor", "scheduler"}
+    assert len(killer.deaths) == sum(map(len, journeys.values()))
