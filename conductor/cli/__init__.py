@@ -31,5 +31,5 @@ def run(arguments: Sequence[str]) -> int:
         code = command_line(words)(args=words, prog_name="conductor", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, typer.Abort) as error:  # noqa: BLE001 - the last handler
-        return failures.told(error, debug=debug)
+        return failures.told(error, words, debug=debug)
     return code if isinstance(code, int) else failures.DONE

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Final
 
 import typer
@@ -20,14 +22,21 @@ DEFECT: Final = 70
 INTERRUPTED: Final = 130
 _PIPE_CLOSED: Final = 141
 
+_ABOUT_AN_OPTION: Final = re.compile(
+    r"Invalid value for (?P<options>'-.*?'): (?P<rule>.*)", re.DOTALL
+)
 
-def told(error: BaseException, *, debug: bool) -> int:
-    """Say in one line what went wrong and return the exit code that it means (CONTRACT §1)."""
+
+def told(error: BaseException, words: Sequence[str] = (), *, debug: bool = False) -> int:
+    """Say in one line what went wrong and return the exit code that it means (CONTRACT §1).
+
+    `words` is the command line, where the value of a wrong option is looked up.
+    """
     if isinstance(error, BrokenPipeError):
         return _reader_has_gone()
     if debug:
         traceback.print_exception(error)
-    text, code = _meaning(error)
+    text, code = _meaning(error, words)
     if text:
         say(text)
     return code
@@ -47,14 +56,29 @@ def exit_code(error: ConductorError) -> int:
     return DEFECT if isinstance(error, Broken) else NO
 
 
-def _meaning(error: BaseException) -> tuple[str, int]:
+def _meaning(error: BaseException, words: Sequence[str]) -> tuple[str, int]:
     if isinstance(error, ConductorError):
         return f"error: {error.message}", exit_code(error)
     if isinstance(error, TyperException):
-        return f"error: {error.format_message()}", error.exit_code
+        return f"error: {_with_value(error.format_message(), words)}", error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
     return f"defect: {type(error).__name__}: {error} (--debug shows where)", DEFECT
+
+
+def _with_value(message: str, words: Sequence[str]) -> str:
+    """Return a complaint about an option with the value that it was given."""
+    complaint = _ABOUT_AN_OPTION.fullmatch(message)
+    if complaint is None:
+        return message
+    options, rule = complaint["options"].split(" / "), complaint["rule"]
+    for place, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if f"'{option}'" not in options:
+            continue
+        given = value if equals else " ".join(words[place + 1 : place + 2])
+        return f"{option} is {given}: {rule.removeprefix('Input ')}"
+    return message
 
 
 def _reader_has_gone() -> int:

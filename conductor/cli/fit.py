@@ -12,7 +12,8 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from models.errors import Rejected
 from models.hardware.accounting import claim, release
-from models.hardware.constraints import guest_topology, pci_numa_policy
+from models.hardware.constraints import guest_topology
+from models.hardware.device_wishes import pci_numa_policy
 from models.hardware.fitting import fit
 from models.hardware.flavor import Flavor
 from models.hardware.guest import GuestTopology, Misfit

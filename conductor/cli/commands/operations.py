@@ -47,6 +47,7 @@ _SHOWN: Final = (
     "ended_at",
 )
 _POLL_S: Final = 0.2
+_ARRIVES_WITHIN_S: Final = 3.0
 _MOST_DECISIONS: Final = 20
 
 
@@ -98,6 +99,7 @@ def watch(operation: Id, timeout: Timeout = DEFAULT_TIMEOUT_S, output: Output = 
     """Print the story of an operation and of its children while it happens, until it ends."""
     form = format_of(output)
     with reach() as here:
+        _await_acceptance(here, operation, timeout)
         for rows in _news(here, operation, timeout):
             if form is Format.TABLE:
                 for row in rows:
@@ -140,6 +142,16 @@ def _turn_back(uow: UnitOfWork, record: OperationRecord, reason: str) -> None:
 def _views(uow: UnitOfWork, records: Sequence[OperationRecord]) -> list[Json]:
     stories = stories_of(uow, records)
     return [operation_view(record, stories[record.id]) for record in records]
+
+
+def _await_acceptance(here: Reach, operation_id: str, timeout_s: float) -> None:
+    """Give a request that has just been sent a moment to arrive."""
+    deadline = time.monotonic() + min(timeout_s, _ARRIVES_WITHIN_S)
+    while time.monotonic() < deadline:
+        with here.store.read() as uow:
+            if uow.operations.get(operation_id.lower()) is not None:
+                return
+        time.sleep(_POLL_S)
 
 
 def _news(here: Reach, operation_id: str, timeout_s: float) -> Iterator[list[Json]]:

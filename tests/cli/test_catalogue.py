@@ -1,0 +1,99 @@
+"""Flavors, images, aggregates, zones, server groups and quotas: created, shown, listed, deleted."""
+
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Cli, one_line
+
+KINDS: list[tuple[str, str, tuple[object, ...], dict[str, Any]]] = [
+    (
+        "flavors",
+        "f1",
+        ("--vcpus", 2, "--memory-mb", 512, "--root-gb", 3, "--extra-spec", "a:b=c=d"),
+        {"name": "f1", "vcpus": 2, "memory_mb": 512, "root_gb": 3, "extra_specs": {"a:b": "c=d"}},
+    ),
+    (
+        "images",
+        "i1",
+        ("--name", "One", "--property", "hw_numa_nodes=2", "--min-disk-gb", 1),
+        {"id": "i1", "name": "One", "properties": {"hw_numa_nodes": "2"}, "min_disk_gb": 1},
+    ),
+    (
+        "aggregates",
+        "a1",
+        ("--host", "alpha", "--host", "beta", "--metadata", "ssd=true"),
+        {"name": "a1", "hosts": ["alpha", "beta"], "metadata": {"ssd": "true"}},
+    ),
+    ("zones", "z1", ("--host", "alpha"), {"name": "z1", "hosts": ["alpha"]}),
+    (
+        "server-groups",
+        "g1",
+        ("--policy", "soft-anti-affinity", "--max-per-host", 2),
+        {"name": "g1", "policy": "soft-anti-affinity", "max_server_per_host": 2},
+    ),
+    ("quotas", "p1", ("--cores", 4), {"name": "p1", "cores": 4, "instances": -1}),
+]
+
+
+@pytest.mark.parametrize(("group", "name", "options", "expected"), KINDS)
+def test_an_entry_lives_from_create_to_delete(
+    here: Cli, group: str, name: str, options: tuple[object, ...], expected: dict[str, Any]
+) -> None:
+    created = here(group, "create", name, *options)
+    assert created.code == 0, created.err
+    assert expected.items() <= created.json.items()
+    assert here(group, "show", name).json == created.json
+    assert created.json in here(group, "list").json
+    assert created.json in here(group, "list", "-o", "jsonl").lines
+    assert name in here(group, "list", "-o", "table").out
+    deleted = here(group, "delete", name)
+    assert (deleted.code, deleted.out) == (0, "")
+    gone = here(group, "show", name)
+    assert gone.code == 2
+    assert name in gone.err
+    assert one_line(gone.err)
+
+
+@pytest.mark.parametrize(("group", "name"), [(kind[0], kind[1]) for kind in KINDS])
+def test_deleting_what_is_not_there_is_refused(here: Cli, group: str, name: str) -> None:
+    refused = here(group, "delete", f"{name}-unknown")
+    assert refused.code == 2
+    assert one_line(refused.err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("flavors", "create", "f", "--vcpus", 0, "--memory-mb", 1), "vcpus"),
+        (("flavors", "create", "f", "--vcpus", 1, "--memory-mb", 10**12), "memory_mb"),
+        (("flavors", "create", "", "--vcpus", 1, "--memory-mb", 1), "name"),
+        (("flavors", "create", "f", "--vcpus", "x", "--memory-mb", 1), "--vcpus"),
+        (
+            ("flavors", "create", "f", "--vcpus", 1, "--memory-mb", 1, "--extra-spec", "x"),
+            "extra-spec",
+        ),
+        (("images", "create", "i", "--property", "=v"), "property"),
+        (("aggregates", "create", "a", "--host", "nope"), "nope"),
+        (("zones", "create", "z", "--host", "nope"), "nope"),
+        (("server-groups", "create", "g", "--policy", "odd"), "policy"),
+        (("quotas", "create", "p", "--cores", -2), "cores"),
+    ],
+)
+def test_a_wrong_entry_is_refused_in_one_line(
+    here: Cli, arguments: tuple[object, ...], named: str
+) -> None:
+    refused = here(*arguments)
+    assert refused.code == 2, refused.out
+    assert refused.out == ""
+    assert named in refused.err
+    assert one_line(refused.err)
+
+
+def test_a_name_is_taken_once_but_a_quota_is_set_again(here: Cli) -> None:
+    assert here("zones", "create", "once").code == 0
+    taken = here("zones", "create", "once")
+    assert taken.code == 2
+    assert "exists" in taken.err
+    assert here("quotas", "create", "again", "--cores", 1).code == 0
+    assert here("quotas", "create", "again", "--cores", 2).json["cores"] == 2
