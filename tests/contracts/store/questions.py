@@ -1,0 +1,58 @@
+"""What the store is asked often, and the statements it asks in turn."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+from conductor.store.ports import Store, UnitOfWork
+from tests.contracts.store import records
+
+Question = Callable[[UnitOfWork], object]
+
+QUESTIONS: Mapping[str, Question] = {
+    "operations.overdue": lambda uow: uow.operations.overdue(1.0, 5),
+    "operations.drop_ended_before": lambda uow: uow.operations.drop_ended_before(1.0, 5),
+    "operations by instance": lambda uow: uow.operations.where(instance_id="i"),
+    "operations by parent": lambda uow: uow.operations.where(parent_id="p"),
+    "operations by state": lambda uow: uow.operations.where(state="RUNNING"),
+    "oldest operations": lambda uow: uow.operations.where(limit=1),
+    "instances by host": lambda uow: uow.instances.where(host="h"),
+    "instances by project": lambda uow: uow.instances.where(project_id="p"),
+    "instances by group": lambda uow: uow.instances.where(group="g"),
+    "instances by state": lambda uow: uow.instances.where(state="active"),
+    "instances.lock_many": lambda uow: uow.instances.lock_many(["a", "b"]),
+    "instances.usage": lambda uow: uow.instances.usage("p"),
+    "instances.hosts_of_group": lambda uow: uow.instances.hosts_of_group("g"),
+    "instances.drop_deleted_before": lambda uow: uow.instances.drop_deleted_before(1.0, 5),
+    "hosts.save_if": lambda uow: uow.hosts.save_if(records.a_host(), 1),
+    "allocations by consumer": lambda uow: uow.allocations.where(consumer_id="c"),
+    "allocations by host": lambda uow: uow.allocations.where(host="h"),
+    "migrations by instance": lambda uow: uow.migrations.where(instance_id="i"),
+    "migrations by source": lambda uow: uow.migrations.where(source="h"),
+    "migrations by target": lambda uow: uow.migrations.where(target="h"),
+    "events by operation": lambda uow: uow.events.where(operation_id="o"),
+    "decisions by instance": lambda uow: uow.decisions.where(instance_id="i"),
+    "outbox.older_than": lambda uow: uow.outbox.older_than(1.0, 5),
+    "outbox.drop_many": lambda uow: uow.outbox.drop_many(["m"]),
+    "dead_letters.drop_before": lambda uow: uow.dead_letters.drop_before(1.0, 5),
+    "catalogue by kind": lambda uow: uow.catalogue.where(kind="flavor"),
+}
+
+
+def statements_of(store: Store, ask: Question) -> list[tuple[str, Any]]:
+    """Return the statements, with their parameters, that a question is made of."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(*call: Any) -> None:
+        _connection, _cursor, statement, parameters, _context, many = call
+        if statement.startswith(("SELECT", "UPDATE", "DELETE")):
+            asked.append((statement, parameters[0] if many else parameters))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with store.begin() as uow:
+            ask(uow)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    return asked
