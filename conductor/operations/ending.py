@@ -112,5 +112,8 @@ def _tell_parent(uow: UnitOfWork, record: OperationRecord) -> list[str]:
     if parent is None or parent.state.ended:
         return []
     left = parent.children_left - 1
-    uow.operations.save(replace(parent, children_left=left, updated_at=uow.now))
-    return [parent.id] if left <= 0 and parent.waiting_on == ON_CHILDREN else []
+    goes_on = left <= 0 and parent.waiting_on == ON_CHILDREN
+    # Due at once, so that the reaper goes on with it should this process die before it does.
+    wake_at = uow.now if goes_on else parent.wake_at
+    uow.operations.save(replace(parent, children_left=left, wake_at=wake_at, updated_at=uow.now))
+    return [parent.id] if goes_on else []

@@ -53,12 +53,16 @@ class Engine:
         return forward.run_step(scope, record)
 
     def reply(self, uow: UnitOfWork, reply: Reply) -> Ids:
-        """Apply the answer to the ask that is out; any other answer changes nothing."""
+        """Apply the answer to the ask that is out; any other answer changes nothing.
+
+        An answer that comes again says that whoever took it first may be dead: an operation
+        that lies ready goes on at once then, not only when the reaper finds it.
+        """
         record = ending.locked(uow, reply.token.operation_id)
-        if record is None or record.state.ended or not is_ask(record.waiting_on):
+        if record is None or record.state.ended:
             return []
-        if record.sequence != reply.token.sequence:
-            return []
+        if not is_ask(record.waiting_on) or record.sequence != reply.token.sequence:
+            return [record.id] if record.waiting_on is None else []
         scope = self._scope(uow)
         if record.undoing:
             # A host that has seen something newer (`stale`) holds nothing of this any more.
