@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TextIO
 
-from pydantic import ConfigDict, ValidationError
-from pydantic_core import PydanticSerializationError, to_json
-
+from conductor.cli.cases import Answer, AnyCase, Line, Question, answered
 from models.errors import Rejected
 from models.hardware.accounting import claim, release
 from models.hardware.constraints import guest_topology
@@ -19,7 +14,6 @@ from models.hardware.flavor import Flavor
 from models.hardware.guest import GuestTopology, Misfit
 from models.hardware.image import Image
 from models.hardware.topology import HostTopology, Limits, PciRequest
-from models.messages.base import Message, rejected
 from models.messages.hardware import (
     flavor_of,
     guest_of,
@@ -43,15 +37,10 @@ from models.messages.hardware_shapes import (
     PlacementShape,
 )
 
-Answer = dict[str, Any]
 
+class Case(AnyCase):
+    """One question: whether this guest fits this host."""
 
-class Case(Message):
-    """One question: does this guest fit this host? Its author's own notes beside it are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    id: str | int | float | None = None
     host: HostShape
     flavor: FlavorShape | None = None
     image: ImageShape | None = None
@@ -62,26 +51,15 @@ class Case(Message):
     release: PlacementShape | None = None
 
 
-def run_fit(lines: Iterable[str], out: TextIO) -> None:
-    """Answer every case line in order, each as soon as it is read; blank lines are skipped."""
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            out.write(_text(answer_case(line, number)) + "\n")
-            out.flush()
-
-
-def answer_case(line: str, number: int) -> Answer:
+def answer_fit(line: Line, number: int) -> Answer:
     """Return the contract's answer to one case line; a malformed one is answered, not raised."""
-    try:
-        case = _read(line)
-        question = _Question(case)
-    except Rejected as error:
-        return {"id": _id_of(line), "error": {"line": number, "message": error.message}}
-    try:
-        return {"id": case.id, **question.answer()}
-    except Rejected as error:
-        complaint = {"code": error.code, "key": error.key, "message": error.message}
-        return {"id": case.id, "rejected": complaint}
+    return answered(line, number, Case, _question)
+
+
+def _question(case: Case) -> Question:
+    if case.flavor is None and case.guest is None:
+        raise Rejected("field_missing", "flavor is missing, and there is no guest instead of it")
+    return _Question(case).answer
 
 
 class _Question:
@@ -127,31 +105,3 @@ def _with_policy(
         request if request.numa_policy else replace(request, numa_policy=policy)
         for request in requests
     )
-
-
-def _read(line: str) -> Case:
-    try:
-        case = Case.model_validate_json(line)
-    except ValidationError as error:
-        raise rejected(error) from None
-    except ValueError as error:  # text that is no Unicode never reaches the parser
-        raise Rejected("not_json", f"the line is not JSON: {error}") from None
-    if case.flavor is None and case.guest is None:
-        raise Rejected("field_missing", "flavor is missing, and there is no guest instead of it")
-    return case
-
-
-def _text(answer: Answer) -> str:
-    try:
-        return to_json(answer).decode()
-    except PydanticSerializationError:  # an id that is no Unicode; the slower way escapes it
-        return json.dumps(answer)
-
-
-def _id_of(line: str) -> object:
-    """Return the id of a case that could not be read, as far as there is one."""
-    try:
-        body = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return body.get("id") if isinstance(body, dict) else None

@@ -1,0 +1,44 @@
+"""Ask what a host's configured CPU sets and reserved pages mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.cli.cases import Answer, AnyCase, Line, Question, answered
+from models.hardware.cpuset import CpuMask, cpus_of
+from models.hardware.host_config import host_config
+
+
+class HostConfigCase(AnyCase):
+    """One question: what these settings set aside."""
+
+    shared: str | None = None
+    dedicated: str | None = None
+    legacy: str | None = None
+    reserved_huge_pages: list[dict[str, Any]] | None = None
+
+
+def answer_host_config(line: Line, number: int) -> Answer:
+    """Return the answer to one line."""
+    return answered(line, number, HostConfigCase, _question)
+
+
+def _question(case: HostConfigCase) -> Question:
+    return lambda: _told(case)
+
+
+def _told(case: HostConfigCase) -> Answer:
+    config = host_config(case.shared, case.dedicated, case.legacy, case.reserved_huge_pages or ())
+    return {
+        "shared": _listed(config.shared_cpus),
+        "dedicated": _listed(config.dedicated_cpus),
+        "legacy": _listed(config.legacy_cpus),
+        "reserved_huge_pages": [
+            {"node": pages.node, "size": pages.size_kib, "count": pages.count}
+            for pages in config.reserved_pages
+        ],
+    }
+
+
+def _listed(cpus: CpuMask | None) -> list[int] | None:
+    return None if cpus is None else list(cpus_of(cpus))
