@@ -32,6 +32,7 @@ TABLES = (
     "instances",
     "hosts",
     "allocations",
+    "migrations",
     "heartbeats",
     "events",
     "decisions",
@@ -138,6 +139,7 @@ made = {
     "instances": instances,
     "hosts": hosts,
     "allocations": st.builds(records.an_allocation, names, names, amounts=json_values),
+    "migrations": st.builds(records.a_migration, names, target=maybe, created_at=times),
     "heartbeats": st.builds(records.a_heartbeat, names, times),
     "decisions": st.builds(records.a_decision, names, names, times),
     "outbox": st.builds(records.an_outbox_row, names, times),
@@ -157,6 +159,7 @@ fields: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "instances": {"host": maybe, "project_id": names, "group": maybe},
     "hosts": {"enabled": st.booleans(), "version": st.integers(1, 3)},
     "allocations": {"host": names, "consumer_id": names},
+    "migrations": {"target": maybe, "source": names},
     "events": {"operation_id": names},
     "decisions": {"operation_id": names, "flawed": names},
 }
@@ -201,9 +204,11 @@ questions = st.one_of(
     _call("events", "add", st.builds(records.an_event, names, times, names)),
 )
 searches = st.one_of(
-    st.builds(Call, st.just(table), st.just(method), st.just(()), _asked(table))
-    for table in fields
-    for method in ("where", "count")
+    *(
+        st.builds(Call, st.just(table), st.just(method), st.just(()), _asked(table))
+        for table in fields
+        for method in ("where", "count")
+    )
 )
 posts = st.builds(Post, st.builds(Letter, names, names, json_values, id=names, shown=st.text()))
 calls = st.one_of(*(_writes(table) for table in made), questions, searches, posts)
