@@ -12,6 +12,7 @@ from pydantic import ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from models.errors import Rejected
+from models.hardware.cpuset import CpuMask, cpus_of
 from models.messages.base import Message, rejected
 
 Answer: TypeAlias = dict[str, Any]
@@ -53,6 +54,11 @@ def answered(line: Line, number: int, shape: type[C], prepare: Callable[[C], Que
 def complaint(error: Rejected) -> Answer:
     """Return a refusal as the contract writes it."""
     return {"code": error.code, "key": error.key, "message": error.message}
+
+
+def listed(cpus: CpuMask | None) -> list[int] | None:
+    """Return a CPU set as the contract writes it, None for a set that nobody gave."""
+    return None if cpus is None else list(cpus_of(cpus))
 
 
 def answer_lines(lines: Iterable[Line], out: TextIO, answer: Callable[[Line, int], Answer]) -> None:

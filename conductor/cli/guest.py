@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from conductor.cli.cases import Answer, AnyCase, Line, Question, answered, complaint
+from conductor.cli.cases import Answer, AnyCase, Line, Question, answered, complaint, listed
 from models.errors import Rejected
-from models.hardware.cpuset import cpus_of
 from models.hardware.image import Image
 from models.hardware.wishes import Wishes, all_wishes
 from models.messages.hardware import flavor_of, guest_to_json, image_of
@@ -19,8 +18,9 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], object]]] = {
     "cpu_topology_preferred": asdict,
     "cpu_topology_maximum": asdict,
     "vtpm": asdict,
-    "realtime_cpus": cpus_of,
-    "dedicated_cpus": cpus_of,
+    "realtime_cpus": listed,
+    "dedicated_cpus": listed,
+    "vpmem": list,
     "numa": guest_to_json,
 }
 """How the fields that are no JSON scalar are written."""

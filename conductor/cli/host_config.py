@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conductor.cli.cases import Answer, AnyCase, Line, Question, answered
-from models.hardware.cpuset import CpuMask, cpus_of
+from conductor.cli.cases import Answer, AnyCase, Line, Question, answered, listed
 from models.hardware.host_config import host_config
 
 
@@ -30,15 +29,11 @@ def _question(case: HostConfigCase) -> Question:
 def _told(case: HostConfigCase) -> Answer:
     config = host_config(case.shared, case.dedicated, case.legacy, case.reserved_huge_pages or ())
     return {
-        "shared": _listed(config.shared_cpus),
-        "dedicated": _listed(config.dedicated_cpus),
-        "legacy": _listed(config.legacy_cpus),
+        "shared": listed(config.shared_cpus),
+        "dedicated": listed(config.dedicated_cpus),
+        "legacy": listed(config.legacy_cpus),
         "reserved_huge_pages": [
             {"node": pages.node, "size": pages.size_kib, "count": pages.count}
             for pages in config.reserved_pages
         ],
     }
-
-
-def _listed(cpus: CpuMask | None) -> list[int] | None:
-    return None if cpus is None else list(cpus_of(cpus))

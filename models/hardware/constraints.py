@@ -9,6 +9,15 @@ from typing import Final
 from models.errors import Rejected
 from models.hardware.cpu_wishes import CPU_POLICIES, THREAD_POLICIES, CpuWish, cpu_wish
 from models.hardware.cpuset import CpuMask
+from models.hardware.device_wishes import (
+    PCI_POLICIES,
+    RESCUE_BUSES,
+    RESCUE_DEVICES,
+    SECURE_BOOT,
+    TPM_MODELS,
+    TPM_VERSIONS,
+)
+from models.hardware.encryption_wishes import DISK_FORMATS, FIRMWARE
 from models.hardware.flavor import Flavor
 from models.hardware.guest import GuestCell, GuestTopology
 from models.hardware.image import Image
@@ -20,21 +29,19 @@ from models.hardware.numa_wishes import (
     numa_maps,
     numa_nodes,
 )
-from models.hardware.wording import asked, one_of, wrong
+from models.hardware.wording import asked, image_choice
 
-PCI_POLICIES: Final = ("required", "preferred", "legacy", "socket")
-
-IMAGE_ENUMERATIONS: Final = {
+IMAGE_CHOICES: Final = {
     "hw_cpu_policy": CPU_POLICIES,
     "hw_cpu_thread_policy": THREAD_POLICIES,
-    "hw_ephemeral_encryption_format": ("plain", "luks", "luksv2"),
-    "hw_firmware_type": ("bios", "uefi"),
+    "hw_ephemeral_encryption_format": DISK_FORMATS,
+    "hw_firmware_type": FIRMWARE,
     "hw_pci_numa_affinity_policy": PCI_POLICIES,
-    "hw_rescue_bus": ("fdc", "ide", "lxc", "sata", "scsi", "uml", "usb", "virtio", "xen"),
-    "hw_rescue_device": ("cdrom", "disk", "floppy", "fs", "lun"),
-    "hw_tpm_model": ("tpm-tis", "tpm-crb"),
-    "hw_tpm_version": ("1.2", "2.0"),
-    "os_secure_boot": ("required", "disabled", "optional"),
+    "hw_rescue_bus": RESCUE_BUSES,
+    "hw_rescue_device": RESCUE_DEVICES,
+    "hw_tpm_model": TPM_MODELS,
+    "hw_tpm_version": TPM_VERSIONS,
+    "os_secure_boot": SECURE_BOOT,
 }
 """Image properties with a fixed choice of values; others are refused even where unused."""
 
@@ -45,12 +52,13 @@ def guest_topology(flavor: Flavor, image: Image) -> GuestTopology | None:
     Raises `Rejected` with a stable code and the key at fault for values that are wrong and
     for wishes that contradict each other.
     """
-    check_enumerations(image)
+    for key in image.properties:
+        if key in IMAGE_CHOICES:
+            image_choice(key, IMAGE_CHOICES[key], image)
     wish = cpu_wish(flavor, image)
     nodes = numa_nodes(flavor, image)
     page_size_kib = page_size(flavor, image)
     locked_memory(flavor, image)
-    pci_numa_policy(flavor, image)
     maps = numa_maps(flavor, image)
     if not (nodes or page_size_kib or wish.dedicated or vpmem_labels(flavor)):
         if maps is not None:
@@ -61,30 +69,6 @@ def guest_topology(flavor: Flavor, image: Image) -> GuestTopology | None:
         tuple(_cell(node, share, wish, page_size_kib) for node, share in enumerate(shares)),
         wish.emulator_threads_policy,
     )
-
-
-def check_enumerations(image: Image) -> None:
-    """Raise `Rejected` for an image property with a value outside its fixed choice."""
-    for key in image.properties:
-        allowed = IMAGE_ENUMERATIONS.get(key)
-        if allowed is not None and image.properties[key] is not None:
-            code = f"{key.partition('_')[2]}_invalid"
-            one_of(image.properties[key], allowed, code, key)
-
-
-def pci_numa_policy(flavor: Flavor, image: Image) -> str | None:
-    """Return how near devices must be: required, preferred, legacy, socket, None for unsaid."""
-    ours, theirs = asked("pci_numa_affinity_policy", flavor, image)
-    code = "pci_numa_affinity_policy_invalid"
-    if ours:
-        one_of(ours, PCI_POLICIES, code, "hw:pci_numa_affinity_policy")
-    if theirs is None:
-        return ours or None
-    policy = one_of(theirs, PCI_POLICIES, code, "hw_pci_numa_affinity_policy")
-    if ours and ours != policy:
-        code, key = "pci_numa_affinity_policy_conflict", "hw:pci_numa_affinity_policy"
-        raise wrong(code, key, ours, f"the image says {policy}")
-    return policy
 
 
 def _shares(

@@ -92,6 +92,7 @@ def realtime_cpus(flavor: Flavor, image: Image) -> CpuMask | None:
     if not flag(flavor.extra_specs.get("hw:cpu_realtime")):
         return None
     ours, theirs = asked("cpu_realtime_mask", flavor, image)
+    emulator = emulator_threads_policy(flavor)
     everything = _all_vcpus(flavor)
     key = "hw_cpu_realtime_mask" if theirs else "hw:cpu_realtime_mask"
     mask = theirs or ours
@@ -104,7 +105,7 @@ def realtime_cpus(flavor: Flavor, image: Image) -> CpuMask | None:
         raise wrong(code, key, mask, "it leaves no realtime vCPU")
     if cpus & ~everything:
         raise wrong(code, key, mask, f"the flavor has vCPUs 0 to {flavor.vcpus - 1} only")
-    if cpus == everything and emulator_threads_policy(flavor) is None:
+    if cpus == everything and emulator is None:
         rule = "one vCPU must stay out of realtime unless hw:emulator_threads_policy is set"
         raise wrong(code, key, mask, rule)
     return cpus

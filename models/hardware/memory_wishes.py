@@ -3,15 +3,17 @@
 import re
 from typing import Final
 
-from models.errors import Rejected
 from models.hardware.flavor import Flavor
 from models.hardware.guest import ANY_PAGES, LARGE_PAGES, SMALL_PAGES
 from models.hardware.image import Image
-from models.hardware.wording import asked, flag, wrong
+from models.hardware.wording import agreed_flag, asked, wrong
 
 _NAMED: Final = {"small": SMALL_PAGES, "large": LARGE_PAGES, "any": ANY_PAGES}
-_SIZE: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,6}))?(?:([KMGT])i?)?(B|b|bit)", re.ASCII)
-_POWER: Final = {None: 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_SIZE: Final = re.compile(
+    r"(?=\.?\d)(\d{0,12})(?:\.(\d{1,6}))?(?:([KMGTPE])i?)?(B|b|bit)", re.ASCII
+)
+_DIGITS_AT_MOST: Final = 12
+_POWER: Final = {None: 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 def page_size(flavor: Flavor, image: Image) -> int | None:
@@ -36,18 +38,12 @@ def page_size(flavor: Flavor, image: Image) -> int | None:
 
 def locked_memory(flavor: Flavor, image: Image) -> bool | None:
     """Return whether guest memory is locked, None when nobody says; locking needs a page size."""
-    ours, theirs = asked("locked_memory", flavor, image)
-    if ours is not None and theirs is not None and flag(ours) != flag(theirs):
-        rule = f"the image says {theirs}"
-        raise wrong("locked_memory_conflict", "hw:locked_memory", ours, rule)
-    said = ours if ours is not None else theirs
-    if said is None:
-        return None
-    if flag(said) and not any(asked("mem_page_size", flavor, image)):
-        key = "hw:locked_memory" if ours is not None else "hw_locked_memory"
-        rule = "locked memory needs a page size"
-        raise wrong("locked_memory_needs_page_size", key, said, rule)
-    return flag(said)
+    locked = agreed_flag("locked_memory", flavor, image)
+    if locked and not any(asked("mem_page_size", flavor, image)):
+        ours, theirs = asked("locked_memory", flavor, image)
+        key, said = ("hw_locked_memory", theirs) if ours is None else ("hw:locked_memory", ours)
+        raise wrong("locked_memory_needs_page_size", key, said, "locked memory needs a page size")
+    return locked
 
 
 def vpmem_labels(flavor: Flavor) -> tuple[str, ...]:
@@ -56,30 +52,28 @@ def vpmem_labels(flavor: Flavor) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, labels)))
 
 
-def _size_kib(text: str, key: str) -> int:
-    """Return a page size in KiB: bare digits are KiB, else a unit such as MB or GiB follows."""
-    named = _NAMED.get(text)
-    if named is not None:
-        return named
-    size = int(text) if text.isascii() and text.isdigit() and len(text) <= 12 else _sized(text)
-    if size is None or size < 1:
-        raise _invalid(text, key)
-    return size
+def size_in_kib(text: str) -> int | None:
+    """Return a size in whole KiB of at least one, None for what is no such size.
 
-
-def _sized(text: str) -> int | None:
-    """Return the KiB that a number with a unit means, None unless they are whole."""
-    match = _SIZE.fullmatch(text.strip())
+    Bare digits are KiB, else a unit follows: 2MB and 2MiB are both 2048.
+    """
+    digits = text.strip()
+    if digits.isascii() and digits.isdigit():
+        return int(digits) or None if len(digits) <= _DIGITS_AT_MOST else None
+    match = _SIZE.fullmatch(digits)
     if match is None:
         return None
     whole, fraction, prefix, unit = match.groups()
     fraction = fraction or ""
-    amount = int(whole + fraction) * 1024 ** _POWER[prefix]
+    amount = int(f"{whole}{fraction}") * 1024 ** _POWER[prefix]
     scale = 10 ** len(fraction) * 1024 * (1 if unit == "B" else 8)
     kib, rest = divmod(amount, scale)
-    return None if rest else kib
+    return None if rest else kib or None
 
 
-def _invalid(text: str, key: str) -> Rejected:
-    rule = "it must be small, large, any, or a size of whole KiB such as 2048, 2MB or 1GiB"
-    return wrong("mem_page_size_invalid", key, text, rule)
+def _size_kib(text: str, key: str) -> int:
+    size = _NAMED.get(text) or size_in_kib(text)
+    if size is None:
+        rule = "it must be small, large, any, or a size of whole KiB such as 2048, 2MB or 1GiB"
+        raise wrong("mem_page_size_invalid", key, text, rule)
+    return size

@@ -12,9 +12,45 @@ _TRUE: Final = frozenset({"1", "t", "true", "on", "y", "yes"})
 _DIGITS_AT_MOST: Final = 18
 
 
-def asked(name: str, flavor: Flavor, image: Image) -> tuple[str | None, object]:
+def asked(name: str, flavor: Flavor, image: Image, prefix: str = "hw") -> tuple[str | None, object]:
     """Return what flavor (`hw:name`) and image (`hw_name`) say, None for nothing."""
-    return flavor.extra_specs.get(f"hw:{name}"), image.properties.get(f"hw_{name}")
+    return flavor.extra_specs.get(f"{prefix}:{name}"), image.properties.get(f"{prefix}_{name}")
+
+
+def agreed_flag(name: str, flavor: Flavor, image: Image) -> bool | None:
+    """Return a yes-or-no wish, None when nobody says; flavor and image must not disagree."""
+    ours, theirs = asked(name, flavor, image)
+    if ours is None or theirs is None:
+        said = theirs if ours is None else ours
+        return None if said is None else flag(said)
+    if flag(ours) != flag(theirs):
+        raise wrong(f"{name}_conflict", f"hw:{name}", ours, f"the image says {theirs!s:.40}")
+    return flag(ours)
+
+
+def agreed_choice(
+    name: str, allowed: Collection[str], flavor: Flavor, image: Image, prefix: str = "hw"
+) -> str | None:
+    """Return a wish with a fixed choice of values, None when nobody says; both must agree.
+
+    An image's value outside the choice is refused even where nobody would use it.
+    """
+    ours, theirs = asked(name, flavor, image, prefix)
+    policy = image_choice(f"{prefix}_{name}", allowed, image) if theirs is not None else None
+    if not ours:
+        return policy
+    one_of(ours, allowed, f"{name}_invalid", f"{prefix}:{name}")
+    if policy and policy != ours:
+        raise wrong(f"{name}_conflict", f"{prefix}:{name}", ours, f"the image says {policy}")
+    return ours
+
+
+def image_choice(key: str, allowed: Collection[str], image: Image) -> str | None:
+    """Return an image property with a fixed choice of values, None when it is not set."""
+    value = image.properties.get(key)
+    if value is None:
+        return None
+    return one_of(value, allowed, f"{key.partition('_')[2]}_invalid", key)
 
 
 def flag(value: object) -> bool:
@@ -24,8 +60,9 @@ def flag(value: object) -> bool:
 
 def one_of(value: object, allowed: Collection[str], code: str, key: str) -> str:
     """Return the value when it is one of the allowed, else raise `Rejected`."""
-    if isinstance(value, str) and value in allowed:
-        return value
+    text = str(value) if isinstance(value, float) else value  # an unquoted TPM version
+    if isinstance(text, str) and text in allowed:
+        return text
     choices = ", ".join(sorted(allowed))
     raise wrong(code, key, value, f"it must be one of {choices}")
 

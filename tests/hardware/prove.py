@@ -12,14 +12,14 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from conductor.cli.fit import answer_case
+from conductor.cli.fit import answer_fit
 from tests.hardware.generator import random_case
 from tests.hardware.oracle import first_valid_assignment, violations
 
 
 def disagreement(case: dict[str, Any]) -> str | None:
     """Return how the fitter's answer to a case is wrong, None when it is right."""
-    answer = answer_case(json.dumps(case), 1)
+    answer = answer_fit(json.dumps(case), 1)
     if "placement" not in answer:
         return f"no answer: {answer}"
     expected = first_valid_assignment(case)

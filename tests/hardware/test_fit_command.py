@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from conductor.cli.fit import answer_case, run_fit
+from conductor.cli.cases import answer_lines
+from conductor.cli.fit import answer_fit
 
 Json = dict[str, Any]
 
@@ -54,12 +55,12 @@ def flavor(vcpus: int = 2, memory_mb: int = 1024, **extra_specs: str) -> Json:
 
 
 def ask(body: Json) -> Json:
-    return answer_case(json.dumps(body), 1)
+    return answer_fit(json.dumps(body), 1)
 
 
 def run(*lines: str) -> list[Json]:
     out = io.StringIO()
-    run_fit(lines, out)
+    answer_lines(lines, out, answer_fit)
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
@@ -182,7 +183,7 @@ def test_answers_are_written_as_lines_arrive() -> None:
             written.append(out.getvalue().count("\n"))
             yield json.dumps(case())
 
-    run_fit(lines(), out)
+    answer_lines(lines(), out, answer_fit)
     assert written == [0, 1, 2]
 
 
@@ -238,7 +239,7 @@ def changed(path: str, value: Any) -> Json:
 def test_a_case_of_the_wrong_shape_is_answered_with_its_line_and_field(
     path: str, value: Any
 ) -> None:
-    answer = answer_case(json.dumps(changed(path, value)), 7)
+    answer = answer_fit(json.dumps(changed(path, value)), 7)
     assert set(answer) == {"id", "error"}, answer
     assert answer["id"] == "any string"
     assert answer["error"]["line"] == 7
@@ -250,7 +251,7 @@ def test_a_case_of_the_wrong_shape_is_answered_with_its_line_and_field(
     "line", ["[1]", "null", "3", '"text"', "\udcff", "[" * 100_000, '{"id": 1', '{"id": [1]}', "\0"]
 )
 def test_a_line_that_is_no_case_at_all_is_an_error_too(line: str) -> None:
-    answer = answer_case(line, 1)
+    answer = answer_fit(line, 1)
     assert answer["error"]["line"] == 1
     json.dumps(answer)
 

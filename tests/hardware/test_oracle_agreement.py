@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.cli.fit import answer_case
+from conductor.cli.fit import answer_fit
 from tests.hardware.generator import random_case
 from tests.hardware.prove import prove
 
@@ -47,5 +47,5 @@ def test_the_order_of_keys_and_of_sets_decides_nothing(seed: int) -> None:
     dice = Random(seed)
     for _ in range(5):
         case = random_case(dice)
-        answer = answer_case(json.dumps(case), 1)
-        assert answer_case(json.dumps(shuffled(case, dice)), 1) == answer
+        answer = answer_fit(json.dumps(case), 1)
+        assert answer_fit(json.dumps(shuffled(case, dice)), 1) == answer

@@ -257,18 +257,6 @@ REJECTIONS: list[tuple[str, str, Specs, Properties]] = [
         {"hw:locked_memory": "no", "hw:mem_page_size": "any"},
         {"hw_locked_memory": "yes"},
     ),
-    (
-        "pci_numa_affinity_policy_invalid",
-        "hw:pci_numa_affinity_policy",
-        {"hw:pci_numa_affinity_policy": "near"},
-        {},
-    ),
-    (
-        "pci_numa_affinity_policy_conflict",
-        "hw:pci_numa_affinity_policy",
-        {"hw:pci_numa_affinity_policy": "socket"},
-        {"hw_pci_numa_affinity_policy": "legacy"},
-    ),
     ("firmware_type_invalid", "hw_firmware_type", {}, {"hw_firmware_type": "coreboot"}),
     ("tpm_model_invalid", "hw_tpm_model", {}, {"hw_tpm_model": "dtpm"}),
     ("secure_boot_invalid", "os_secure_boot", {}, {"os_secure_boot": "always"}),
