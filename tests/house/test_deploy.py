@@ -20,16 +20,18 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 OURS = {name: one for name, one in COMPOSE["services"].items() if one["image"] == "vm-conductor"}
 
 
-def commands() -> list[list[str]]:
+def commands() -> list[tuple[str, ...]]:
     """Collect the `conductor` command lines of the compose file and of the units."""
     in_containers = [one["command"] for one in OURS.values() if "entrypoint" not in one]
     lines = [re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE) for unit in UNITS]
     in_units = [shlex.split(line)[1:] for found in lines for line in found]
-    return [*in_containers, *in_units]
+    return sorted({tuple(command) for command in [*in_containers, *in_units]})
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_every_command_that_is_deployed_exists_with_its_options(command: list[str]) -> None:
+def test_every_command_that_is_deployed_exists_with_its_options(
+    command: tuple[str, ...],
+) -> None:
     # Options are read before --help answers, so an unknown one is refused here too.
     answer = subprocess.run(
         [sys.executable, "-m", "conductor", *command, "--help"],
