@@ -52,6 +52,29 @@ def still_wanted(
     )
 
 
+def moving(
+    uow: UnitOfWork, message: SelectHosts, instances: Mapping[str, Instance]
+) -> dict[str, Instance]:
+    """Return the instances as they ask: one that moves asks with its migration's flavor and host.
+
+    It has a host already, and keeps it; what it asks for is the target (`Want.migration_id`).
+    """
+    asking = dict(instances)
+    for want in message.wants:
+        migration = uow.migrations.get(want.migration_id) if want.migration_id else None
+        instance = instances.get(want.instance_id)
+        if migration is None or instance is None:
+            continue
+        asking[instance.id] = replace(
+            instance,
+            flavor=migration.target_flavor,
+            host=None,
+            placement=None,
+            request_spec={**instance.request_spec, "host": migration.requested_host},
+        )
+    return asking
+
+
 class Demands:
     """Turns wants into demands, each knowing where earlier ones of the same ask would go."""
 

@@ -19,10 +19,11 @@ from conductor.scheduling.demand import Demand, place
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.groups import GroupRule, allows
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, Instance
+from conductor.store.records import Host, Instance, Migration
 from models.errors import Conflict
 from models.hardware.guest import Misfit, Placement
 from models.lifecycle import TaskState
+from models.messages.letters import Want
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,9 @@ class Claimed:
 class Claim:
     """Writes planned selections in one transaction; `hosts` are the host rows as written."""
 
-    def __init__(self, uow: UnitOfWork, fleet: Fleet, *, pack: bool) -> None:
+    def __init__(self, uow: UnitOfWork, fleet: Fleet, wants: Iterable[Want], *, pack: bool) -> None:
         self._uow = uow
+        self._migrations = {want.instance_id: want.migration_id for want in wants}
         self._fleet = fleet
         self._pack = pack
         self._rules: dict[str, GroupRule] = {}
@@ -112,6 +114,10 @@ class Claim:
 
     def _save_instance(self, claimed: Claimed) -> None:
         instance = self._instances[claimed.selection.demand.instance_id]
+        migration = self._uow.migrations.get(self._migrations.get(instance.id) or "")
+        if migration is not None:
+            _save_target(self._uow, migration, claimed)
+            return
         spawning = instance.task_state is TaskState.SCHEDULING
         self._uow.instances.save(
             replace(
@@ -123,6 +129,18 @@ class Claim:
                 updated_at=self._uow.now,
             )
         )
+
+
+def _save_target(uow: UnitOfWork, migration: Migration, claimed: Claimed) -> None:
+    """Write the claim of a move: the instance stays where it is until the move says otherwise."""
+    uow.migrations.save(
+        replace(
+            migration,
+            target=claimed.host,
+            target_placement=claimed.placement,
+            updated_at=uow.now,
+        )
+    )
 
 
 def _hard_rule(demand: Demand) -> GroupRule | None:

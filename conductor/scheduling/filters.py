@@ -94,10 +94,10 @@ def in_group(demand: Demand, fleet: Fleet) -> Iterator[Check]:
         return
     if rule.together:
         what = f"not on the {rule.scope} of its group"
-        passed = np.isin(labels, list(joined_places(rule, fleet.place_of)))
+        passed = fleet.at(rule.scope, joined_places(rule, fleet.place_of))
     else:
         what = f"on a {rule.scope} that its group closes"
-        passed = ~np.isin(labels, list(closed_places(rule, fleet.place_of)))
+        passed = ~fleet.at(rule.scope, closed_places(rule, fleet.place_of))
     yield Check(rule.policy.replace("-", "_"), (f"is {what}", f"are {what}"), passed)
 
 
@@ -136,7 +136,7 @@ def has_numa_cells(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     yield _in_cells("free memory", memory, unsized, "MiB")
     both = (cpus >= min(map(_dedicated, pinned))) & (memory >= min(unsized))
     what = _cells_text("both free dedicated CPUs and free memory", len(pinned))
-    passed = np.count_nonzero(both, axis=1) >= len(pinned)
+    passed = np.count_nonzero(both, axis=0) >= len(pinned)
     yield Check("numa_cells_unbalanced", (f"lacks {what}", f"lack {what}"), passed)
 
 
@@ -161,11 +161,11 @@ def _in_cells(what: str, values: Numbers, needs: list[int], unit: str = "") -> C
 
     The n greatest needs find n cells if and only if n cells have at least the least of them.
     """
-    passed = np.ones(len(values), np.bool_)
+    passed = np.ones(values.shape[1], np.bool_)
     for rank, need in enumerate(sorted(needs, reverse=True), start=1):
         if rank < len(needs) and sorted(needs, reverse=True)[rank] == need:
             continue
-        passed &= np.count_nonzero(values >= need, axis=1) >= rank
+        passed &= np.count_nonzero(values >= need, axis=0) >= rank
     text = _cells_text(what, len(needs))
     least, rank = min(needs), len(needs)
     code = f"numa_{what.removeprefix('free ').replace(' ', '_').lower()}"
@@ -180,10 +180,10 @@ def _in_cells(what: str, values: Numbers, needs: list[int], unit: str = "") -> C
 
 
 def _greatest(values: Numbers, rank: int) -> Numbers:
-    """Return the rank-th greatest value of every row, 0 where there are not so many."""
-    if values.shape[1] < rank:
-        return np.zeros(len(values), np.int64)
-    return np.maximum(np.sort(values, axis=1)[:, -rank], 0)
+    """Return the rank-th greatest of every host's NUMA cells, 0 where there are not so many."""
+    if len(values) < rank:
+        return np.zeros(values.shape[1], np.int64)
+    return np.asarray(np.maximum(np.sort(values, axis=0)[-rank], 0))
 
 
 def _cells_text(what: str, cells: int) -> str:

@@ -93,11 +93,11 @@ class Fleet:
         return self._totals[of]
 
     def cells(self, of: CellColumn) -> Numbers:
-        """Return `of(cell)` as rows by NUMA cells, -1 where a host has fewer cells than others."""
+        """Return `of(cell)` by NUMA cell and row, -1 where a host has fewer cells than others."""
         if of not in self._cells:
-            values = np.full((len(self.hosts), self._widest), -1, np.int64)
+            values = np.full((self._widest, len(self.hosts)), -1, np.int64)
             for row, host in enumerate(self.hosts):
-                values[row, : len(host.topology.cells)] = list(map(of, host.topology.cells))
+                values[: len(host.topology.cells), row] = list(map(of, host.topology.cells))
             self._cells[of] = values
         return self._cells[of]
 
@@ -118,6 +118,13 @@ class Fleet:
         if scope not in self._labels:
             self._labels[scope] = self._number_places(scope)
         return self._labels[scope]
+
+    def at(self, scope: str, places: Iterable[int]) -> Mask:
+        """Return which rows are in one of these places of a scope."""
+        labels = self.labels(scope)
+        asked = np.zeros(len(self.hosts) + 1, np.bool_)
+        asked[list(places)] = True
+        return asked[labels]
 
     def place_of(self, scope: str, host: str) -> int | None:
         """Return the number of a host's place in a scope, or None where it has none."""
@@ -145,7 +152,7 @@ class Fleet:
             self._widest = max(len(each.topology.cells) for each in self.hosts)
             self._cells.clear()
         for of_cell, values in self._cells.items():
-            values[row, : len(host.topology.cells)] = list(map(of_cell, host.topology.cells))
+            values[: len(host.topology.cells), row] = list(map(of_cell, host.topology.cells))
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from conductor.scheduling.asks import (
     decided,
     decision_id,
     is_current,
+    moving,
     still_wanted,
 )
 from conductor.scheduling.choice import NoHost, Selection, choose
@@ -109,7 +110,8 @@ class Scheduler:
 
     def _plan(self, uow: UnitOfWork, message: SelectHosts) -> Plan:
         ids = [want.instance_id for want in message.wants]
-        instances = {each.id: each for each in uow.instances.where(id=ids)}
+        found = {each.id: each for each in uow.instances.where(id=ids)}
+        instances = moving(uow, message, found)
         wanted = still_wanted(uow, message, instances)
         demands = Demands(uow, message)
         selections: list[Selection] = []
@@ -136,16 +138,17 @@ class Scheduler:
         self, uow: UnitOfWork, message: SelectHosts, plan: Plan, fleet: Fleet
     ) -> Iterable[Host]:
         """Write the plan, if it is still asked for, and the reply; return the hosts as written."""
+        # Instances before the operation, as everybody locks them.
+        instances = uow.instances.lock_many(want.instance_id for want in message.wants)
         operation = uow.operations.lock(message.token.operation_id)
         if operation is None or not is_current(operation, message) or decided(uow, message):
             return ()
-        instances = uow.instances.lock_many(want.instance_id for want in message.wants)
         if still_wanted(uow, message, instances) != plan.wanted:
             raise Conflict("ask_moved", "some of the instances were taken back meanwhile")
         if plan.refusal is not None:
             decisions, hosts = [_refused(message, plan.refusal, uow.now)], {}
         else:
-            claim = Claim(uow, fleet, pack=self._settings.pack)
+            claim = Claim(uow, fleet, message.wants, pack=self._settings.pack)
             claimed = claim.write(plan.selections, instances)
             decisions = [
                 _chosen(message, want, each, uow.now)

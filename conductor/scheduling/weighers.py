@@ -24,7 +24,8 @@ def room_to_grow(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     """Where a group starts: in the place with most room for what is usually asked.
 
     Members that come later have to follow the first one (of their domain), so a place that
-    only just takes the first would turn the others away.
+    only just takes the first would turn the others away. Groups that live in one place
+    share its room.
     """
     rule = demand.group
     if rule is None or not rule.hard or rule.policy == "anti-affinity":
@@ -35,21 +36,30 @@ def room_to_grow(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     labels = fleet.labels(rule.scope)[rows]
     room = worth(room_of(fleet, rows, [shape for shape, _ in shapes]), shapes)
     whole = np.bincount(labels, room)
+    homes = np.bincount(
+        np.array(_homes(demand, fleet).get(rule.scope, ()), np.int64), minlength=len(whole)
+    )
+    whole /= 1 + homes[: len(whole)]
     return np.asarray(whole[labels] / max(whole.max(), np.finfo(float).tiny))
 
 
 def homes_left_alone(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     """Elsewhere than where a group lives that cannot go elsewhere."""
     weights = np.ones(len(rows))
+    for scope, places in _homes(demand, fleet).items():
+        weights[fleet.at(scope, places)[rows]] = 0.0
+    return weights
+
+
+def _homes(demand: Demand, fleet: Fleet) -> dict[str, list[int]]:
+    """Return the places where other groups live, by scope, as often as groups live there."""
     own = None if demand.group is None else demand.group.name
-    homes: dict[str, set[int]] = {}
+    homes: dict[str, list[int]] = {}
     for scope, host in fleet.habits.homes(besides=own):
         place = fleet.place_of(scope, host)
         if place is not None:
-            homes.setdefault(scope, set()).add(place)
-    for scope, places in homes.items():
-        weights[np.isin(fleet.labels(scope)[rows], list(places))] = 0.0
-    return weights
+            homes.setdefault(scope, []).append(place)
+    return homes
 
 
 def soft_group(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
@@ -85,18 +95,30 @@ def usual_room_kept(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     """Where the instance costs least room for what is usually asked, whole hosts included.
 
     A small instance goes where a large one would not fit anyway, and large spaces stay
-    whole. Among equals on empty hosts the largest, on used ones the fullest.
+    whole. Among equals on empty hosts the largest, on used ones the fullest. Only the
+    `NEAREST` tightest hosts are looked at, used ones first, so that the cost is flat.
     """
     shapes = usual(fleet, demand.shape)
-    room = room_of(fleet, rows, [shape for shape, _ in shapes])
-    lost = worth(room, shapes) - worth(room.after(demand.shape), shapes)
-    left = sum(
-        fleet.column(left_column(name))[rows] / max(1, fleet.total(capacity_column(name)))
-        for name in demand.shape.amounts
-    )
+    left = _left_in_all(demand, fleet, rows)
     empty = fleet.column(instances)[rows] == 0
-    scale = max(lost.max(), np.finfo(float).tiny)
-    return np.asarray(1.0 - lost / scale + TIE * np.where(empty, left, -left) / scale)
+    near = np.arange(len(rows))
+    if len(rows) > NEAREST:
+        near = np.argpartition(left + empty * len(demand.shape.amounts), NEAREST)[:NEAREST]
+    room = room_of(fleet, rows[near], [shape for shape, _ in shapes])
+    lost = worth(room, shapes) - worth(room.after(demand.shape), shapes)
+    lost += TIE * np.where(empty, -left, left)[near]
+    weights = np.zeros(len(rows))
+    weights[near] = 1.0 - lost / max(lost.max(), np.finfo(float).tiny)
+    return weights
+
+
+def _left_in_all(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """Return what is left of the classes asked for, each as a share of the largest host's."""
+    left = np.zeros(len(rows))
+    for name in demand.shape.amounts:
+        most = max(1, int(fleet.column(capacity_column(name)).max()))
+        left += fleet.column(left_column(name))[rows] / most
+    return left
 
 
 def instances(host: Host) -> int:
@@ -104,7 +126,8 @@ def instances(host: Host) -> int:
     return host.instances
 
 
-TIE: Final = 1e-3
+TIE: Final = 1e-6
+NEAREST: Final = 1024
 
 COMMON: Final[tuple[tuple[Weigher, float], ...]] = (
     (room_to_grow, 10_000.0),
