@@ -1,6 +1,8 @@
 """The tracker refuses what the hardware contradicts, and nothing else."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from models.errors import HostRefused, Rejected
 from models.hardware.cpuset import mask_of
@@ -210,3 +212,38 @@ def test_an_audit_frees_what_has_gone_without_us() -> None:
     tracker.settle(VM, present=True)
     tracker.audit(lambda: ())
     assert tracker.tracked.guests == {}
+
+
+NAMES = ("a", "b", "c", "d")
+PLACEMENTS = (
+    None,
+    placement(),
+    placement({0: 0}),
+    placement({0: 1}, memory=1024),
+    placement({0: 1, 1: 2}, host_cell=0),
+    placement({0: 5}, host_cell=1, memory=2048, pagesize=2048),
+    placement(host_cell=1, memory=1536, pagesize=2048),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(PLACEMENTS), st.booleans())))
+def test_what_is_tracked_step_by_step_is_what_an_audit_finds(
+    steps: list[tuple[str, dict[str, object] | None, bool]],
+) -> None:
+    tracker = Tracker(HARDWARE)
+    there: dict[str, SpawnArgs] = {}
+    for name, placed, comes in steps:
+        wanted = spec(placed)
+        if comes and name not in there:
+            try:
+                tracker.admit(guest_of(InstanceId(name), wanted))
+            except HostRefused:
+                continue
+            there[name] = wanted
+            tracker.settle(InstanceId(name), present=True)
+        elif not comes:
+            there.pop(name, None)
+            tracker.settle(InstanceId(name), present=False)
+        found = audited(HARDWARE, [domain(each, kept) for each, kept in there.items()])
+        assert found.degraded == {}
+        assert tracker.tracked == found
