@@ -18,7 +18,7 @@ from conductor.store.records import Heartbeat, Host, Instance, Inventory
 from models.errors import Rejected
 from models.hardware.accounting import same_hardware
 from models.hardware.topology import HostTopology
-from models.lifecycle import InstanceState, PowerState
+from models.lifecycle import UNFINISHED, InstanceState, PowerState
 from models.messages.hardware import host_from_json
 from models.messages.letters import (
     Domain,
@@ -183,9 +183,15 @@ def _is_stray(uow: UnitOfWork, instance: Instance | None, host: str) -> bool:
     """Say whether a guest has no business on this host: nobody knows it, or it lives elsewhere."""
     if instance is None or instance.state is InstanceState.DELETED:
         return True
-    if instance.host == host:
+    if instance.host == host or _moves_through(uow, instance, host):
         return False
     return instance.operation_id is None or not _may_be_undoing(uow, instance, host)
+
+
+def _moves_through(uow: UnitOfWork, instance: Instance, host: str) -> bool:
+    """Say whether an unfinished move has, or may have, a guest of the instance on the host."""
+    moves = uow.migrations.where(instance_id=instance.id, state=tuple(UNFINISHED))
+    return any(host in (move.source, move.target) for move in moves)
 
 
 def _may_be_undoing(uow: UnitOfWork, instance: Instance, host: str) -> bool:

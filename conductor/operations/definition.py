@@ -129,6 +129,7 @@ class Operation(Generic[S]):
         self.steps: list[Step[S]] = []
         self.run_accept: Accept[S] | None = None
         self.on_failure: Callable[[S, Json, UnitOfWork], None] | None = None
+        self.on_given_up: Callable[[S, Json, UnitOfWork], None] | None = None
         self.describe: Callable[[S], Json] = lambda _: {}
         self._state = state
 
@@ -167,9 +168,25 @@ class Operation(Generic[S]):
         """Register what is written, last, when everything has been undone."""
         self.on_failure = run
 
+    def given_up(self, run: Callable[[S, Json, UnitOfWork], None]) -> None:
+        """Register what is written when a step behind the pivot cannot be done at all.
+
+        The operation has then failed, in order. Without this it is STUCK.
+        """
+        self.on_given_up = run
+
     def result(self, describe: Callable[[S], Json]) -> None:
         """Register what other services see as the result."""
         self.describe = describe
+
+    def variant(self, kind: str) -> Operation[S]:
+        """Return an operation of another kind with the same steps; its `accept` is its own."""
+        other = Operation(kind, self._state, version=self.version, when_busy=self.when_busy)
+        other.deadline_s = self.deadline_s
+        other.steps = self.steps
+        other.on_failure, other.on_given_up = self.on_failure, self.on_given_up
+        other.describe = self.describe
+        return other
 
     def index(self, name: str) -> int:
         """Return the place of a step in the order."""

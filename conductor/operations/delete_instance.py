@@ -7,11 +7,11 @@ from typing import cast
 
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
 from conductor.operations.instances import must_get
-from conductor.placement.claims import release_claim
+from conductor.placement import claims
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json
+from conductor.store.records import Instance, Json, Migration
 from models.hardware.flavor import Flavor
-from models.lifecycle import InstanceState, PowerState, TaskState
+from models.lifecycle import InstanceState, MigrationState, PowerState, TaskState
 from models.messages.requests import DeleteInstance
 
 
@@ -52,14 +52,27 @@ def destroy(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
 
 
 @delete_instance.step
+def destroy_at_source(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
+    """Of a move that awaits confirmation, remove the guest that its source has kept."""
+    move = _awaiting(delete, uow)
+    if move is None or move.source == move.target:
+        return delete
+    return AskHost(delete, move.source, delete.instance_id, "destroy", done_if_down=True)
+
+
+@delete_instance.step
 def release(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
-    """Give everything back and keep the record for as long as history is kept."""
+    """Give everything back, on both ends of a move, and keep the record as history."""
     instance = must_get(uow, delete.instance_id)
     if instance.state is InstanceState.DELETED:
         return delete
+    move = _awaiting(delete, uow)
+    if move is not None:
+        claims.release_source(uow, move)
+        uow.migrations.save(replace(move, state=MigrationState.CONFIRMED, updated_at=uow.now))
     uow.instances.save(
         replace(
-            release_claim(uow, instance),
+            claims.release_claim(uow, instance),
             state=InstanceState.DELETED,
             task_state=None,
             power_state=PowerState.NOSTATE,
@@ -74,6 +87,11 @@ def release(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
 def deleted(delete: Delete) -> Json:
     """Return the id of the instance."""
     return {"instance_id": delete.instance_id}
+
+
+def _awaiting(delete: Delete, uow: UnitOfWork) -> Migration | None:
+    moves = uow.migrations.where(instance_id=delete.instance_id, state=MigrationState.FINISHED)
+    return moves[-1] if moves else None
 
 
 def _never_built(request: DeleteInstance, now: float) -> Instance:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, cast
 
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance
+from conductor.store.records import Allocation, Instance
 from models.errors import Broken
 from models.messages.hardware import placement_to_json
 from models.messages.letters import SpawnArgs
@@ -20,9 +20,15 @@ def must_get(uow: UnitOfWork, instance_id: str) -> Instance:
 
 
 def spawn_args(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:
-    """Return what its host must know to create the guest."""
+    """Return what its host must know to create the guest, running."""
+    return spawn_args_of(instance, uow.allocations.get(instance.id, instance.host or ""))
+
+
+def spawn_args_of(
+    instance: Instance, held: Allocation | None, power: str = "running"
+) -> dict[str, Any]:
+    """Return what a host must know of a guest that holds `held` there."""
     placement = instance.placement
-    held = uow.allocations.get(instance.id, instance.host or "")
     return SpawnArgs(
         name=instance.name,
         vcpus=instance.flavor.vcpus,
@@ -30,4 +36,5 @@ def spawn_args(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:
         disk_gb=held.amounts.get("DISK_GB", 0) if held else 0,
         image_id=instance.image.id if instance.image else None,
         placement=placement_to_json(placement) if placement else None,
+        power=cast(Literal["running", "shutdown", "nostate"], power),
     ).to_json()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.hardware.constraints import guest_topology
-
 from conductor.store.records import CatalogueEntry, Instance
 from models.errors import Rejected
+from models.hardware.constraints import guest_topology
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
 from models.lifecycle import InstanceState, TaskState
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from models.messages.requests import BuildInstances
 
 UNLIMITED = -1
+NO_IMAGE = Image("", "", {})
+"""What an instance that boots from volumes has for an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,14 @@ class Spec:
 def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
     """Look everything up that the request names; raise `Rejected` for the first that is wrong."""
     body = request.instance
-    flavor = _flavor(body.flavor, uow)
-    image_body = _image(body.image, uow) if body.image is not None else None
+    flavor = flavor_of(body.flavor, uow, "instance.flavor")
+    image_body = image_of(body.image, uow, "instance.image") if body.image is not None else None
     image = (
         Image(image_body.id, image_body.name or "", image_body.properties) if image_body else None
     )
-    guest_topology(flavor, image or Image("none", "", {}))
+    guest_topology(flavor, image or NO_IMAGE)
     if image_body is not None:
-        _image_fits(image_body, flavor, volume_backed=bool(body.block_devices))
+        image_fits(image_body, flavor, volume_backed=bool(body.block_devices))
     if body.host is not None and uow.hosts.get(body.host) is None:
         raise _unknown("host", "instance.host", body.host)
     _known(uow, "zone", "instance.availability_zone", body.availability_zone)
@@ -69,12 +70,13 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
     return Spec(request, flavor, image)
 
 
-def _flavor(asked: str | FlavorBody, uow: UnitOfWork) -> Flavor:
+def flavor_of(asked: str | FlavorBody, uow: UnitOfWork, field: str) -> Flavor:
+    """Return the flavor that was named or described; `field` is where it was asked."""
     body = asked
     if isinstance(body, str):
         entry = uow.catalogue.get("flavor", body)
         if entry is None:
-            raise _unknown("flavor", "instance.flavor", body)
+            raise _unknown("flavor", field, body)
         body = parse(FlavorBody, entry.body)
     return Flavor(
         name=body.name or "custom",
@@ -87,12 +89,13 @@ def _flavor(asked: str | FlavorBody, uow: UnitOfWork) -> Flavor:
     )
 
 
-def _image(asked: str | ImageBody, uow: UnitOfWork) -> ImageBody:
+def image_of(asked: str | ImageBody, uow: UnitOfWork, field: str) -> ImageBody:
+    """Return the image that was named, by id or name, or described."""
     if isinstance(asked, ImageBody):
         return asked
     entry = uow.catalogue.get("image", asked) or _image_named(asked, uow)
     if entry is None:
-        raise _unknown("image", "instance.image", asked)
+        raise _unknown("image", field, asked)
     return parse(ImageBody, entry.body)
 
 
@@ -105,7 +108,8 @@ def _image_named(name: str, uow: UnitOfWork) -> CatalogueEntry | None:
     return named[0] if named else None
 
 
-def _image_fits(image: ImageBody, flavor: Flavor, *, volume_backed: bool) -> None:
+def image_fits(image: ImageBody, flavor: Flavor, *, volume_backed: bool) -> None:
+    """Refuse a flavor that is smaller than the image says it needs."""
     if flavor.memory_mib < image.min_memory_mb:
         raise Rejected(
             "flavor_memory_too_small",

@@ -141,11 +141,22 @@ def give_up(scope: Scope, record: OperationRecord, error: ConductorError) -> Ids
     host = host_of(record, error)
     known = scope.uow.hosts.lock(host) if host and record.undoing else None
     if known is None:
-        return stuck(scope, record, error)
+        return _given_up(scope, record, error)
     reason = f"could not undo {record.step} of {record.instance_id}: {error.message}"
     scope.uow.hosts.save(replace(known, degraded=reason, version=known.version + 1))
     tell(scope.uow, record, "host-degraded", f"{host}: {reason}")
     return undone(scope, record)
+
+
+def _given_up(scope: Scope, record: OperationRecord, error: ConductorError) -> Ids:
+    """Fail in the way the operation has foreseen behind its pivot, or be stuck."""
+    on_given_up = scope.definition(record).on_given_up
+    if on_given_up is None or record.undoing:
+        return stuck(scope, record, error)
+    fault = ending.fault_of(record.attempts, error.to_json())
+    on_given_up(scope.load(record), fault, scope.uow)
+    record = replace(record, error=fault)
+    return ending.close(scope.uow, record, OperationState.FAILED, {})
 
 
 def stuck(scope: Scope, record: OperationRecord, error: ConductorError) -> Ids:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Host, Instance
+from conductor.store.records import Allocation, Host, Instance, Migration
 from models.errors import Broken, Rejected
 from models.hardware import accounting
 from models.hardware.guest import Placement
@@ -87,20 +87,55 @@ def release_claim(uow: UnitOfWork, instance: Instance) -> Instance:
     instance. Harmless where nothing, or only a part, is held.
     """
     for allocation in uow.allocations.where(consumer_id=instance.id):
-        _release_from(uow, instance, allocation)
+        placement = instance.placement if instance.host == allocation.host else None
+        give_back(uow, allocation, placement)
     return replace(instance, host=None, placement=None, availability_zone=None)
 
 
-def _release_from(uow: UnitOfWork, instance: Instance, allocation: Allocation) -> None:
+def give_back(uow: UnitOfWork, held: Allocation, placement: Placement | None) -> None:
+    """Take one allocation and its placement off their host; harmless where it is gone already."""
     # Dropped first: of two releases at once, the second finds nothing to drop and stops here.
-    if not uow.allocations.drop(instance.id, allocation.host):
+    if not uow.allocations.drop(held.consumer_id, held.host):
         return
-    host = uow.hosts.lock(allocation.host)
+    host = uow.hosts.lock(held.host)
     if host is None:
         return
-    placement = instance.placement if instance.host == host.name else None
-    held = Holding(instance.id, instance.project_id, placement, allocation.amounts)
-    uow.hosts.save(relieved(host, held, uow.now))
+    holding = Holding(held.consumer_id, held.project_id, placement, held.amounts)
+    uow.hosts.save(relieved(host, holding, uow.now))
+
+
+def release_target(uow: UnitOfWork, migration: Migration) -> Migration:
+    """Give back what the instance holds on the target of a move; return it without a target."""
+    held = uow.allocations.get(migration.instance_id, migration.target or "")
+    if held is not None:
+        give_back(uow, held, migration.target_placement)
+    return replace(migration, target=None, target_placement=None)
+
+
+def release_source(uow: UnitOfWork, migration: Migration) -> None:
+    """Give back what a move holds on the source."""
+    held = uow.allocations.get(migration.id, migration.source)
+    if held is not None:
+        give_back(uow, held, migration.source_placement)
+
+
+def hand_to_migration(uow: UnitOfWork, migration: Migration) -> None:
+    """Let the migration, not the instance, hold the source; what is held stays the same."""
+    _hand_over(uow, migration.source, migration.instance_id, (migration.id, "migration"))
+
+
+def hand_to_instance(uow: UnitOfWork, migration: Migration) -> None:
+    """Let the instance hold the source again."""
+    _hand_over(uow, migration.source, migration.id, (migration.instance_id, "instance"))
+
+
+def _hand_over(uow: UnitOfWork, host: str, giver: str, taker: tuple[str, str]) -> None:
+    held = uow.allocations.lock(giver, host)
+    if held is None:
+        return
+    uow.allocations.drop(giver, host)
+    consumer_id, kind = taker
+    uow.allocations.add(replace(held, consumer_id=consumer_id, consumer_kind=kind))
 
 
 def _contradiction(host: Host, held: Holding, why: str) -> Broken:

@@ -1,0 +1,131 @@
+"""Move an instance with its guest stopped, to another host or, resized, on its own.
+
+A cold migration keeps the flavor, a resize changes it; the steps are the same. It ends
+`resized`: the source keeps guest and room until the move is confirmed or reverted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from conductor.operations import moves
+from conductor.operations.definition import Operation, Outcome
+from conductor.operations.instances import must_get
+from conductor.operations.moves import Move
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Json
+from models.lifecycle import InstanceState, MigrationState, PowerState
+
+cold_move = Operation("cold_move", Move)
+"""The steps. What may be asked, `accept`, is each variant's own."""
+
+
+@cold_move.step
+def hold_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """The migration holds the source from here on."""
+    return moves.hold_source(move, uow)
+
+
+@hold_source.undo
+def hand_source_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """The instance holds its source as before."""
+    return moves.hand_source_back(move, uow)
+
+
+@cold_move.step
+def claim_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Choose and claim a target that fits the new size."""
+    return moves.ask_for_target(move, uow)
+
+
+@claim_target.reply
+def target_claimed(move: Move, result: Json, _: UnitOfWork) -> Move:
+    """Keep the alternates."""
+    return moves.target_claimed(move, result)
+
+
+@claim_target.undo
+def release_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Give the target back."""
+    return moves.release_target(move, uow)
+
+
+@cold_move.step(retry_from=claim_target)
+def define_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Create the guest on the target, not started; a target that refuses costs nothing yet."""
+    if _stays(move, uow):
+        return move
+    return moves.ask_target(move, uow, "spawn", "shutdown")
+
+
+@define_on_target.undo
+def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Remove what may have been created there."""
+    if moves.of(move, uow).target is None or _stays(move, uow):
+        return move
+    return moves.ask_target(move, uow, "destroy", done_if_down=True)
+
+
+@cold_move.step
+def stop_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Stop the guest; it stays defined, for a revert."""
+    return moves.ask_source(move, uow, "power_off")
+
+
+@stop_on_source.undo
+def start_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Have it run again, if it did."""
+    if not moves.of(move, uow).was_running:
+        return move
+    return moves.ask_source(move, uow, "power_on", done_if_down=True)
+
+
+@cold_move.step
+def reshape(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """On its own host, give the guest its new size and place."""
+    if not _stays(move, uow):
+        return move
+    return moves.ask_target(move, uow, "reshape", "shutdown")
+
+
+@reshape.undo
+def reshape_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Give it its old size and place back."""
+    if not _stays(move, uow):
+        return move
+    return moves.ask_source(move, uow, "reshape", "shutdown", done_if_down=True)
+
+
+@cold_move.pivot
+def switch(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """From here on the instance lives on the target, in its new size."""
+    moves.switch(move, uow)
+    return move
+
+
+@cold_move.step
+def start_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Have it run there, if it ran before."""
+    if not moves.of(move, uow).was_running:
+        return move
+    return moves.ask_target(move, uow, "power_on")
+
+
+@cold_move.step
+def await_confirmation(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Hand it over; the source keeps its room until somebody decides."""
+    migration = moves.save(uow, moves.of(move, uow), state=MigrationState.FINISHED)
+    instance = must_get(uow, move.instance_id)
+    power = PowerState.RUNNING if migration.was_running else PowerState.SHUTDOWN
+    resized = replace(instance, state=InstanceState.RESIZED, power_state=power)
+    uow.instances.save(replace(resized, task_state=None, fault=None, updated_at=uow.now))
+    return move
+
+
+cold_move.failed(moves.failed)
+cold_move.given_up(moves.failed_after_switch)
+
+
+def _stays(move: Move, uow: UnitOfWork) -> bool:
+    migration = moves.of(move, uow)
+    return migration.target == migration.source

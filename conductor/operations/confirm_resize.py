@@ -1,0 +1,34 @@
+"""Keep a moved instance: its source gives up guest and room."""
+
+from __future__ import annotations
+
+from conductor.operations import moves
+from conductor.operations.awaited import awaited
+from conductor.operations.definition import NewOperation, Operation, Outcome
+from conductor.operations.moves import Move
+from conductor.store.ports import UnitOfWork
+from models.lifecycle import MigrationState, TaskState
+
+confirm_resize = Operation("confirm_resize", Move)
+
+
+@confirm_resize.accept
+def check(new: NewOperation, uow: UnitOfWork) -> Move:
+    """Only a move that awaits it can be confirmed."""
+    return awaited(new, uow, TaskState.CONFIRMING)
+
+
+@confirm_resize.pivot
+def remove_from_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Remove the guest that was kept for a revert; a dead source does so when it comes back."""
+    migration = moves.of(move, uow)
+    if migration.source == migration.target:
+        return move
+    return moves.ask_source(move, uow, "destroy", done_if_down=True)
+
+
+@confirm_resize.step
+def release_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Give the source's room back; only the target's is left."""
+    moves.settle(uow, moves.give_up_source(move, uow, MigrationState.CONFIRMED))
+    return move

@@ -1,0 +1,128 @@
+"""Move a running instance to another host without stopping it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from conductor.operations import moves
+from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
+from conductor.operations.moves import Move, Plan
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Json
+from models.lifecycle import InstanceState, MigrationKind, MigrationState, TaskState
+from models.messages.requests import LiveMigrateInstance
+
+COPY_TIMEOUT_S = 3 * 3_600.0
+
+live_migrate_instance = Operation("live_migrate_instance", Move, deadline_s=4 * 3_600.0)
+
+
+@live_migrate_instance.accept
+def check(new: NewOperation, uow: UnitOfWork) -> Move:
+    """It must run, on a source that is up; a named target must be known and another one."""
+    request = cast(LiveMigrateInstance, new.request)
+    instance = moves.movable(new, uow, (InstanceState.ACTIVE,))
+    moves.check_source(instance, uow, alive=True)
+    moves.check_target(instance, request.host, uow, same=False)
+    plan = Plan(MigrationKind.LIVE_MIGRATION, TaskState.MIGRATING, instance.flavor, request.host)
+    return moves.begin(new, uow, instance, plan)
+
+
+@live_migrate_instance.step
+def hold_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """The migration holds the source from here on."""
+    return moves.hold_source(move, uow)
+
+
+@hold_source.undo
+def hand_source_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """The instance holds its source as before, its pins untouched."""
+    return moves.hand_source_back(move, uow)
+
+
+@live_migrate_instance.step
+def claim_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Choose and claim a target on which the guest fits."""
+    return moves.ask_for_target(move, uow)
+
+
+@claim_target.reply
+def target_claimed(move: Move, result: Json, _: UnitOfWork) -> Move:
+    """Keep the alternates."""
+    return moves.target_claimed(move, result)
+
+
+@claim_target.undo
+def release_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Give the target back."""
+    return moves.release_target(move, uow)
+
+
+@live_migrate_instance.step
+def check_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Ask the source whether the guest is there and runs."""
+    return moves.ask_source(move, uow, "check_source")
+
+
+@live_migrate_instance.step(retry_from=claim_target)
+def receive_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Create a guest on the target that waits for the memory of the running one."""
+    return moves.ask_target(move, uow, "spawn", "nostate")
+
+
+@receive_on_target.undo
+def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Remove the waiting guest."""
+    if moves.of(move, uow).target is None:
+        return move
+    return moves.ask_target(move, uow, "destroy", done_if_down=True)
+
+
+@live_migrate_instance.step
+def copy(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Copy memory while the guest runs; at its end the source has let go of it."""
+    migration = moves.of(move, uow)
+    return AskHost(
+        move,
+        migration.source,
+        move.instance_id,
+        "copy",
+        {"target": migration.target},
+        timeout_s=COPY_TIMEOUT_S,
+    )
+
+
+@copy.undo
+def run_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Stop copying; the guest runs on the source as if nothing had been."""
+    return moves.ask_source(move, uow, "abort_copy", done_if_down=True)
+
+
+@live_migrate_instance.pivot
+def switch(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """From here on the instance lives on the target."""
+    moves.switch(move, uow)
+    return move
+
+
+@live_migrate_instance.step
+def activate_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Let the guest run there."""
+    return moves.ask_target(move, uow, "activate")
+
+
+@live_migrate_instance.step
+def remove_from_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Remove what is left on the source; a dead one does so when it comes back."""
+    return moves.ask_source(move, uow, "destroy", done_if_down=True)
+
+
+@live_migrate_instance.step
+def settle(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Give the source's room back and hand the instance over."""
+    moves.settle(uow, moves.give_up_source(move, uow, MigrationState.COMPLETED))
+    return move
+
+
+live_migrate_instance.failed(moves.failed)
+live_migrate_instance.given_up(moves.failed_after_switch)

@@ -1,0 +1,269 @@
+"""What all moves have in common: what is held where, and who is asked for what.
+
+While a move runs, the migration holds the source's allocation and the instance the target's
+(`Migration` says which side the instance lives on), so that at every step both ends are exact.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from conductor.liveness import is_up
+from conductor.operations.definition import AskHost, AskScheduler, NewOperation
+from conductor.operations.instances import must_get, spawn_args_of
+from conductor.placement import claims
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Instance, Json, Migration
+from models.errors import Broken, Rejected
+from models.hardware.flavor import Flavor
+from models.lifecycle import (
+    InstanceState,
+    MigrationKind,
+    MigrationState,
+    PowerState,
+    TaskState,
+)
+from models.messages.letters import Want
+from models.messages.requests import InstanceRequest
+
+DOWN_AFTER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where one move stands; its migration knows both ends. `tried` are targets that failed."""
+
+    instance_id: str
+    migration_id: str
+    alternates: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of a move, before anything is held."""
+
+    kind: MigrationKind
+    task_state: TaskState
+    flavor: Flavor
+    host: str | None = None
+    same_host: bool = False
+
+
+def movable(new: NewOperation, uow: UnitOfWork, states: Iterable[InstanceState]) -> Instance:
+    """Return the instance that is to move; raise `Rejected` when it is in none of the states."""
+    request = cast(InstanceRequest, new.request)
+    instance = uow.instances.get(request.instance_id)
+    if instance is None or instance.state is InstanceState.DELETED:
+        message = f"instance_id is {request.instance_id}: no such instance"
+        raise Rejected("instance_unknown", message, key="instance_id")
+    allowed = tuple(states)
+    if instance.state not in allowed or instance.host is None:
+        needed = " or ".join(allowed)
+        message = f"instance {instance.id} is {instance.state}: it must be {needed}"
+        raise Rejected("instance_state", message, key="instance_id")
+    return instance
+
+
+def check_source(instance: Instance, uow: UnitOfWork, *, alive: bool) -> None:
+    """Refuse a move whose source must be alive and is not, or the other way round (N09)."""
+    host = uow.hosts.get(instance.host or "")
+    up = is_up(host, uow.heartbeats.get(instance.host or ""), uow.now, DOWN_AFTER_S)
+    if alive and not up:
+        message = f"{instance.host} is down: evacuate the instance instead"
+        raise Rejected("host_down", message, key="instance_id")
+    if up and not alive:
+        message = f"{instance.host} is up: migrate the instance, or force the host down first"
+        raise Rejected("host_up", message, key="instance_id")
+
+
+def check_alive(host: str, uow: UnitOfWork) -> None:
+    """Refuse work that needs a host which is down."""
+    if not is_up(uow.hosts.get(host), uow.heartbeats.get(host), uow.now, DOWN_AFTER_S):
+        raise Rejected("host_down", f"{host} is down", key="instance_id")
+
+
+def check_target(instance: Instance, host: str | None, uow: UnitOfWork, *, same: bool) -> None:
+    """Refuse a named target that is unknown, or where the instance is already."""
+    if host is None:
+        return
+    if uow.hosts.get(host) is None:
+        raise Rejected("host_unknown", f"host is {host}: no such host", key="host")
+    if host == instance.host and not same:
+        message = f"host is {host}: the instance is there already"
+        raise Rejected("host_is_source", message, key="host")
+
+
+def begin(new: NewOperation, uow: UnitOfWork, instance: Instance, plan: Plan) -> Move:
+    """Write the migration and say what is being done; nothing is held or moved yet."""
+    migration = Migration(
+        id=str(uuid.uuid5(uuid.UUID(new.id), "migration")),
+        instance_id=instance.id,
+        kind=plan.kind,
+        state=MigrationState.ACCEPTED,
+        operation_id=new.id,
+        source=instance.host or "",
+        source_flavor=instance.flavor,
+        target_flavor=plan.flavor,
+        source_placement=instance.placement,
+        requested_host=plan.host,
+        same_host=plan.same_host,
+        was_running=instance.power_state is PowerState.RUNNING,
+        created_at=uow.now,
+        updated_at=uow.now,
+    )
+    uow.migrations.add(migration)
+    uow.instances.save(replace(instance, task_state=plan.task_state, updated_at=uow.now))
+    return Move(instance.id, migration.id)
+
+
+def of(move: Move, uow: UnitOfWork) -> Migration:
+    """Return the migration of a move."""
+    migration = uow.migrations.get(move.migration_id)
+    if migration is None:
+        raise Broken("migration_missing", f"migration {move.migration_id} has no record")
+    return migration
+
+
+def save(uow: UnitOfWork, migration: Migration, **changes: Any) -> Migration:
+    """Write a migration with changes and return it."""
+    changed = replace(migration, **changes, updated_at=uow.now)
+    uow.migrations.save(changed)
+    return changed
+
+
+def hold_source(move: Move, uow: UnitOfWork) -> Move:
+    """Let the migration hold what the instance has held on its source."""
+    migration = of(move, uow)
+    claims.hand_to_migration(uow, migration)
+    save(uow, migration, state=MigrationState.MIGRATING)
+    return move
+
+
+def hand_source_back(move: Move, uow: UnitOfWork) -> Move:
+    """Let the instance hold its source again."""
+    claims.hand_to_instance(uow, of(move, uow))
+    return move
+
+
+def ask_for_target(move: Move, uow: UnitOfWork) -> AskScheduler[Move]:
+    """Ask the scheduler for a target with room, the alternates of an earlier answer first."""
+    migration = of(move, uow)
+    want = Want(
+        instance_id=move.instance_id,
+        operation_id=migration.operation_id,
+        migration_id=migration.id,
+    )
+    elsewhere = () if migration.same_host else (migration.source,)
+    return AskScheduler(
+        move, (want,), alternates=move.alternates, ignored=(*elsewhere, *move.tried)
+    )
+
+
+def target_claimed(move: Move, result: Json) -> Move:
+    """Keep the hosts that remain; the claim is already in the migration."""
+    return replace(move, alternates=tuple(result["selected"][0]["alternates"]))
+
+
+def release_target(move: Move, uow: UnitOfWork) -> Move:
+    """Give the target's claim back and do not go there again."""
+    migration = of(move, uow)
+    if migration.target is None:
+        return move
+    target = migration.target
+    save(uow, claims.release_target(uow, migration))
+    return replace(move, tried=(*move.tried, target))
+
+
+def ask_target(
+    move: Move, uow: UnitOfWork, verb: str, power: str | None = None, **options: Any
+) -> AskHost[Move]:
+    """Ask the target; with `power`, for a guest of the new size on the claimed place."""
+    migration = of(move, uow)
+    args = _target_guest(move, uow, power) if power else {}
+    return AskHost(move, migration.target or "", move.instance_id, verb, args, **options)
+
+
+def ask_source(
+    move: Move, uow: UnitOfWork, verb: str, power: str | None = None, **options: Any
+) -> AskHost[Move]:
+    """Ask the source; with `power`, for a guest of the old size on its old place."""
+    migration = of(move, uow)
+    args = _source_guest(move, uow, power) if power else {}
+    return AskHost(move, migration.source, move.instance_id, verb, args, **options)
+
+
+def switch(move: Move, uow: UnitOfWork) -> Migration:
+    """Let the instance live on the target, in its new size."""
+    migration, instance = of(move, uow), must_get(uow, move.instance_id)
+    uow.instances.save(
+        replace(
+            instance,
+            host=migration.target,
+            placement=migration.target_placement,
+            flavor=migration.target_flavor,
+            updated_at=uow.now,
+        )
+    )
+    return save(uow, migration, switched=True)
+
+
+def give_up_source(move: Move, uow: UnitOfWork, state: MigrationState) -> Migration:
+    """End a move for good: nothing of it is held on the source any more."""
+    migration = of(move, uow)
+    claims.release_source(uow, migration)
+    return save(uow, migration, state=state)
+
+
+def settle(uow: UnitOfWork, migration: Migration) -> None:
+    """Leave the instance as running or stopped as it was before the move."""
+    instance = must_get(uow, migration.instance_id)
+    running = migration.was_running
+    uow.instances.save(
+        replace(
+            instance,
+            state=InstanceState.ACTIVE if running else InstanceState.STOPPED,
+            power_state=PowerState.RUNNING if running else PowerState.SHUTDOWN,
+            task_state=None,
+            fault=None,
+            updated_at=uow.now,
+        )
+    )
+
+
+def failed(move: Move, fault: Json, uow: UnitOfWork) -> None:
+    """Everything was undone: the instance is where and what it was, with the fault beside it."""
+    save(uow, of(move, uow), state=MigrationState.ERROR, error=fault)
+    instance = must_get(uow, move.instance_id)
+    uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))
+
+
+def failed_after_switch(move: Move, fault: Json, uow: UnitOfWork) -> None:
+    """There was no way back: ERROR on the new host, in the new size, nothing on the old (N18)."""
+    give_up_source(move, uow, MigrationState.ERROR)
+    save(uow, of(move, uow), error=fault)
+    instance = must_get(uow, move.instance_id)
+    broken = replace(instance, state=InstanceState.ERROR, task_state=None, fault=fault)
+    uow.instances.save(replace(broken, updated_at=uow.now))
+
+
+def running_or_not(migration: Migration) -> str:
+    """Return the power that the guest had when the move began."""
+    return "running" if migration.was_running else "shutdown"
+
+
+def _target_guest(move: Move, uow: UnitOfWork, power: str) -> dict[str, Any]:
+    migration, instance = of(move, uow), must_get(uow, move.instance_id)
+    held = uow.allocations.get(instance.id, migration.target or "")
+    guest = replace(instance, flavor=migration.target_flavor, placement=migration.target_placement)
+    return spawn_args_of(guest, held, power)
+
+
+def _source_guest(move: Move, uow: UnitOfWork, power: str) -> dict[str, Any]:
+    migration, instance = of(move, uow), must_get(uow, move.instance_id)
+    held = uow.allocations.get(migration.id, migration.source)
+    guest = replace(instance, flavor=migration.source_flavor, placement=migration.source_placement)
+    return spawn_args_of(guest, held, power)

@@ -1,0 +1,159 @@
+"""Make an instance anew where it is, from the same image or another.
+
+An image that changes the guest's NUMA demand would need another claim, and is refused (N44): the
+place stays, so a rebuild works on a full host too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
+from conductor.operations.instances import must_get, spawn_args
+from conductor.operations.moves import check_alive, movable
+from conductor.operations.requested import NO_IMAGE, image_fits, image_of
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Instance, Json
+from models.errors import Rejected
+from models.hardware.constraints import guest_topology
+from models.hardware.image import Image
+from models.lifecycle import InstanceState, PowerState, TaskState
+from models.messages.hardware import image_from_row, image_to_json
+from models.messages.requests import RebuildInstance
+
+_STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """Which image it had and which it gets, as they are stored; whether it ran."""
+
+    instance_id: str
+    old_image: dict[str, Any] | None
+    new_image: dict[str, Any]
+    was_running: bool
+
+
+rebuild_instance = Operation("rebuild_instance", Rebuild)
+
+
+@rebuild_instance.accept
+def check(new: NewOperation, uow: UnitOfWork) -> Rebuild:
+    """The new image must ask for the same NUMA topology and for no trait the host lacks."""
+    request = cast(RebuildInstance, new.request)
+    instance = movable(new, uow, _STATES)
+    check_alive(instance.host or "", uow)
+    body = image_of(request.image, uow, "image")
+    image_fits(body, instance.flavor, volume_backed=False)
+    image = Image(body.id, body.name or "", body.properties)
+    _same_topology(instance, image)
+    _traits_there(instance, image, uow)
+    uow.instances.save(replace(instance, task_state=TaskState.REBUILDING, updated_at=uow.now))
+    return Rebuild(
+        instance.id,
+        image_to_json(instance.image) if instance.image else None,
+        image_to_json(image),
+        instance.power_state is PowerState.RUNNING,
+    )
+
+
+@rebuild_instance.step
+def take_new_image(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
+    """The instance refers to the new image."""
+    _set_image(rebuild, rebuild.new_image, uow)
+    return rebuild
+
+
+@take_new_image.undo
+def take_old_image(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
+    """It refers to the old one again."""
+    _set_image(rebuild, rebuild.old_image, uow)
+    return rebuild
+
+
+@rebuild_instance.step
+def make_anew(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
+    """Have the host make the guest from the new image."""
+    return _ask(rebuild, uow)
+
+
+@make_anew.undo
+def make_as_before(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
+    """Have the host make the guest from the old image: what was on its disk is gone."""
+    _set_image(rebuild, rebuild.old_image, uow)
+    return _ask(rebuild, uow)
+
+
+@rebuild_instance.step
+def hand_over(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
+    """Say that it is as it was, from the new image."""
+    _settle(rebuild, uow, None)
+    return rebuild
+
+
+@rebuild_instance.failed
+def keep_old_image(rebuild: Rebuild, fault: Json, uow: UnitOfWork) -> None:
+    """As before, with the old image and the fault."""
+    _settle(rebuild, uow, fault)
+
+
+def _ask(rebuild: Rebuild, uow: UnitOfWork) -> AskHost[Rebuild]:
+    instance = must_get(uow, rebuild.instance_id)
+    power = "running" if rebuild.was_running else "shutdown"
+    args = {**spawn_args(uow, instance), "power": power}
+    return AskHost(rebuild, instance.host or "", instance.id, "rebuild", args)
+
+
+def _set_image(rebuild: Rebuild, image: dict[str, Any] | None, uow: UnitOfWork) -> None:
+    instance = must_get(uow, rebuild.instance_id)
+    value = image_from_row(image) if image is not None else None
+    uow.instances.save(replace(instance, image=value, updated_at=uow.now))
+
+
+def _settle(rebuild: Rebuild, uow: UnitOfWork, fault: Json | None) -> None:
+    instance = must_get(uow, rebuild.instance_id)
+    on = rebuild.was_running
+    uow.instances.save(
+        replace(
+            instance,
+            state=InstanceState.ACTIVE if on else InstanceState.STOPPED,
+            power_state=PowerState.RUNNING if on else PowerState.SHUTDOWN,
+            task_state=None,
+            fault=fault,
+            updated_at=uow.now,
+        )
+    )
+
+
+def _same_topology(instance: Instance, image: Image) -> None:
+    now = guest_topology(instance.flavor, instance.image or NO_IMAGE)
+    if guest_topology(instance.flavor, image) != now:
+        message = f"image is {image.id}: it changes the NUMA topology or pinning of the guest"
+        raise Rejected("image_changes_numa", message, key="image")
+
+
+def _traits_there(instance: Instance, image: Image, uow: UnitOfWork) -> None:
+    """Traits that the host lacks, or that the flavor forbids, refuse the image."""
+    required = _required(image)
+    host = uow.hosts.get(instance.host or "")
+    forbidden = {
+        key.removeprefix("trait:")
+        for key, value in instance.flavor.extra_specs.items()
+        if key.startswith("trait:") and value == "forbidden"
+    }
+    wrong = sorted((required - set(host.traits if host else ())) | (required & forbidden))
+    if wrong:
+        message = f"image is {image.id}: it requires {wrong[0]}, which {instance.host} cannot give"
+        raise Rejected("trait_missing", message, key="image")
+
+
+def _required(image: Image) -> set[str]:
+    listed = cast(Iterable[str], image.properties.get("traits_required") or ())
+    named = [
+        key.removeprefix("trait:")
+        for key, value in image.properties.items()
+        if key.startswith("trait:") and value == "required"
+    ]
+    return {*named, *listed}

@@ -1,0 +1,37 @@
+"""Give an instance another flavor, on another host or its own; then await confirmation."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from conductor.operations import moves
+from conductor.operations.cold_move import cold_move
+from conductor.operations.definition import NewOperation
+from conductor.operations.moves import Move, Plan
+from conductor.operations.requested import NO_IMAGE, flavor_of
+from conductor.store.ports import UnitOfWork
+from models.errors import Rejected
+from models.hardware.constraints import guest_topology
+from models.lifecycle import InstanceState, MigrationKind, TaskState
+from models.messages.requests import ResizeInstance
+
+resize_instance = cold_move.variant("resize_instance")
+
+
+@resize_instance.accept
+def check(new: NewOperation, uow: UnitOfWork) -> Move:
+    """The new flavor must differ, suit the image and not shrink the root disk."""
+    request = cast(ResizeInstance, new.request)
+    instance = moves.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
+    moves.check_source(instance, uow, alive=True)
+    moves.check_target(instance, request.host, uow, same=True)
+    flavor = flavor_of(request.flavor, uow, "flavor")
+    if flavor == instance.flavor:
+        raise Rejected("flavor_same", f"flavor is {flavor.name}: it has this one", key="flavor")
+    if flavor.root_gb < instance.flavor.root_gb:
+        had = instance.flavor.root_gb
+        message = f"root_gb is {flavor.root_gb}: the disk has {had} and cannot shrink"
+        raise Rejected("disk_shrinks", message, key="flavor")
+    guest_topology(flavor, instance.image or NO_IMAGE)
+    plan = Plan(MigrationKind.RESIZE, TaskState.RESIZING, flavor, request.host, same_host=True)
+    return moves.begin(new, uow, instance, plan)

@@ -1,0 +1,143 @@
+"""Bring a shelved instance back: a start where it kept its host, a host chosen anew where not.
+
+Whatever goes wrong, it stays shelved as it was, with nothing claimed and the reason beside it
+(N74): also a missing image leaves it offloaded and not in ERROR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+from conductor.operations.definition import (
+    AskHost,
+    AskScheduler,
+    NewOperation,
+    Operation,
+    Outcome,
+)
+from conductor.operations.instances import must_get, spawn_args
+from conductor.placement.claims import release_claim
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Json
+from models.errors import Rejected
+from models.lifecycle import InstanceState, PowerState, TaskState
+from models.messages.letters import Want
+from models.messages.requests import UnshelveInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Unshelve:
+    """What comes back. `offloaded` says whether it needs a host; `tried` did not take it."""
+
+    instance_id: str
+    offloaded: bool
+    alternates: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+
+
+unshelve_instance = Operation("unshelve_instance", Unshelve)
+
+
+@unshelve_instance.accept
+def check(new: NewOperation, uow: UnitOfWork) -> Unshelve:
+    """It must be shelved; a host or zone can be named only where one is to be chosen.
+
+    Earlier wishes about the host are forgotten: they were about the first build.
+    """
+    request = cast(UnshelveInstance, new.request)
+    instance = uow.instances.get(request.instance_id)
+    shelved = (InstanceState.SHELVED, InstanceState.SHELVED_OFFLOADED)
+    if instance is None or instance.state not in shelved:
+        state = instance.state if instance else "unknown"
+        message = f"instance_id is {request.instance_id}: it is {state}, not shelved"
+        raise Rejected("instance_state", message, key="instance_id")
+    offloaded = instance.state is InstanceState.SHELVED_OFFLOADED
+    _check_wishes(request, uow, offloaded=offloaded)
+    spec = dict(instance.request_spec)
+    spec.pop("host", None)
+    wishes = {"host": request.host, "availability_zone": request.availability_zone}
+    spec.update({name: wish for name, wish in wishes.items() if wish})
+    begun = replace(instance, request_spec=spec, task_state=TaskState.UNSHELVING)
+    uow.instances.save(replace(begun, updated_at=uow.now))
+    return Unshelve(instance.id, offloaded)
+
+
+@unshelve_instance.step
+def claim_host(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
+    """Where it has none, choose and claim a host."""
+    if not unshelve.offloaded:
+        return unshelve
+    instance = must_get(uow, unshelve.instance_id)
+    want = Want(instance_id=instance.id, operation_id=str(instance.operation_id))
+    return AskScheduler(unshelve, (want,), alternates=unshelve.alternates, ignored=unshelve.tried)
+
+
+@claim_host.reply
+def host_claimed(unshelve: Unshelve, result: Json, _: UnitOfWork) -> Unshelve:
+    """Keep the hosts that remain."""
+    return replace(unshelve, alternates=tuple(result["selected"][0]["alternates"]))
+
+
+@claim_host.undo
+def give_claim_back(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
+    """Release the host and do not go there again."""
+    if not unshelve.offloaded:
+        return unshelve
+    instance = must_get(uow, unshelve.instance_id)
+    uow.instances.save(release_claim(uow, instance))
+    if instance.host is None:
+        return unshelve
+    return replace(unshelve, tried=(*unshelve.tried, instance.host))
+
+
+@unshelve_instance.step(retry_from=claim_host)
+def start(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
+    """Create the guest from its image, or start the one that was kept."""
+    instance = must_get(uow, unshelve.instance_id)
+    host = instance.host or ""
+    if not unshelve.offloaded:
+        return AskHost(unshelve, host, instance.id, "power_on")
+    return AskHost(unshelve, host, instance.id, "spawn", spawn_args(uow, instance))
+
+
+@start.undo
+def stop(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
+    """Remove, or stop, what may have been started."""
+    host = must_get(uow, unshelve.instance_id).host
+    if host is None:
+        return unshelve
+    verb = "destroy" if unshelve.offloaded else "power_off"
+    return AskHost(unshelve, host, unshelve.instance_id, verb, done_if_down=True)
+
+
+@unshelve_instance.step
+def activate(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
+    """Hand it over."""
+    instance = must_get(uow, unshelve.instance_id)
+    active = replace(instance, state=InstanceState.ACTIVE, power_state=PowerState.RUNNING)
+    uow.instances.save(replace(active, task_state=None, fault=None, updated_at=uow.now))
+    return unshelve
+
+
+@unshelve_instance.failed
+def stay_shelved(unshelve: Unshelve, fault: Json, uow: UnitOfWork) -> None:
+    """It stays shelved as it was, with the reason."""
+    instance = must_get(uow, unshelve.instance_id)
+    uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))
+
+
+def _check_wishes(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool) -> None:
+    for field, wish, known in (
+        ("host", request.host, uow.hosts.get(request.host or "")),
+        (
+            "availability_zone",
+            request.availability_zone,
+            uow.catalogue.get("zone", request.availability_zone or ""),
+        ),
+    ):
+        if wish is not None and known is None:
+            raise Rejected(f"{field}_unknown", f"{field} is {wish}: unknown", key=field)
+        if wish is not None and not offloaded:
+            message = f"{field} is {wish}: the instance has kept its host"
+            raise Rejected(f"{field}_not_free", message, key=field)
