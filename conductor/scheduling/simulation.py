@@ -44,6 +44,7 @@ _RULES: Final[Mapping[str, Mapping[str, str]]] = {
     "anti-affinity": {"policy": "anti-affinity"},
     "fault_domain": {"policy": "fault-domain", "scope": RACK},
 }
+RACK_RULES: Final = frozenset(name for name, rule in _RULES.items() if rule.get("scope") == RACK)
 _IMAGE: Final = Image(id="image")
 _PROJECT: Final = "trace"
 _FOREVER_S: Final = 1e9

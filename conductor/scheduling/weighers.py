@@ -6,6 +6,7 @@ multiply and add them, so that what has the greater multiplier decides first.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -35,11 +36,9 @@ def room_to_grow(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     shapes = usual(fleet, demand.shape)
     labels = fleet.labels(rule.scope)[rows]
     room = worth(room_of(fleet, rows, [shape for shape, _ in shapes]), shapes)
-    whole = np.bincount(labels, room)
-    homes = np.bincount(
-        np.array(_homes(demand, fleet).get(rule.scope, ()), np.int64), minlength=len(whole)
-    )
-    whole /= 1 + homes[: len(whole)]
+    whole = np.bincount(labels, room, minlength=len(fleet))
+    for place, groups in Counter(_homes(demand, fleet).get(rule.scope, ())).items():
+        whole[place] = whole[place] / (1 + groups)
     return np.asarray(whole[labels] / max(whole.max(), np.finfo(float).tiny))
 
 
