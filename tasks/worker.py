@@ -9,17 +9,21 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
+import structlog
 from celery import Celery
 from celery.app.trace import setup_worker_optimizations
+from celery.concurrency.thread import TaskPool
 from celery.worker import WorkController, state
 
 from tasks.app import check_late_acknowledgement
-from tasks.consumer import Consuming, DeadLetterStep, HardenedConsumer
+from tasks.consumer import EX_SOFTWARE, Consuming, DeadLetterStep, HardenedConsumer
 from tasks.patience import Patience
 
 _EX_OK = 0
+_log = structlog.get_logger(__name__)
 # Two lines a message would say what the one line of its handler says better.
 _CHATTY = ("celery.worker.strategy", "celery.app.trace")
 
@@ -44,7 +48,7 @@ def serve(app: Celery, role: str, consuming: Consuming, threads: int = 4) -> int
     controller = WorkController(
         app=app,
         hostname=node_name(role),
-        pool_cls="threads",
+        pool_cls=_watched_pool(consuming.patience),
         consumer_cls=functools.partial(HardenedConsumer, consuming=consuming),
         concurrency=threads,
         disable_rate_limits=True,
@@ -61,6 +65,28 @@ def stop_serving(patience: Patience, code: int = _EX_OK) -> None:
     patience.stop()
     flags: Any = state  # the stubs do not know that Celery's stop flag takes an exit code
     flags.should_stop = code
+
+
+def _watched_pool(patience: Patience) -> type[TaskPool]:
+    """Return Celery's threads, watched: an error between message and task leaves it unanswered.
+
+    Enough of those would use up the prefetch and leave a worker that takes nothing, so the
+    process ends instead, and what it had in hand returns to the queue.
+    """
+
+    def watch(future: Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            _log.critical("the worker itself failed", exc_info=error)
+            stop_serving(patience, EX_SOFTWARE)
+
+    class WatchedPool(TaskPool):
+        def on_apply(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().on_apply(*args, **kwargs)
+            result.f.add_done_callback(watch)
+            return result
+
+    return WatchedPool
 
 
 def _say_ready(_consumer: Any) -> None:

@@ -7,6 +7,7 @@ confirms, events, pool, prefetch), fed by plain `apply_async` while it consumes.
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 import threading
@@ -33,7 +34,7 @@ def empty_task_rate(
     The vhost must have the topology declared and nobody else on the queue `conductor`.
     """
     command = [sys.executable, "-m", __name__, broker_url, str(threads), str(prefetch), str(tasks)]
-    worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert worker.stdout is not None
         _expect(worker.stdout.readline(), "ready")
@@ -73,7 +74,8 @@ def _expect(line: str, word: str) -> None:
 
 
 def _work(broker_url: str, threads: int, prefetch: int, tasks: int) -> None:
-    """Run the worker: it says when it is ready, warm and done."""
+    """Run the worker: it says when it is ready, warm and done, and ends with its parent."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     app = _app(broker_url)
     counter = itertools.count(1)
 
@@ -94,6 +96,11 @@ def _work(broker_url: str, threads: int, prefetch: int, tasks: int) -> None:
         ready_callback=lambda _consumer: print("ready", flush=True),
     )
     controller.start()
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
 
 
 if __name__ == "__main__":

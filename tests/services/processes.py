@@ -22,7 +22,8 @@ class Process:
 
     def __init__(self, role: str, broker_url: str, *arguments: str) -> None:
         command = [sys.executable, "-m", "tests.services.stand_ins", role, broker_url, *arguments]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
         self._lines: queue.Queue[str] = queue.Queue()
         self._seen: list[dict[str, Any]] = []
         self.printed: list[str] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -99,7 +100,13 @@ class StandIn:
             raise Broken("journal_failed", "the disk is full")
 
 
+def end_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
 def main(role: str, broker_url: str, store_is_back: str = "/nowhere") -> int:
+    threading.Thread(target=end_with_parent, daemon=True).start()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     stand_in = StandIn(Path(store_is_back))
