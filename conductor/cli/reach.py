@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from conductor.settings import Settings, read_settings
 from conductor.store.open import open_store
-from conductor.store.ports import Store
+from conductor.store.ports import Store, UnitOfWork
 from models.errors import Conflict, Rejected, Unreachable
 
-_SQLITE = "sqlite:///"
+ALIVE_WITHIN_S: Final = 5.0
+
+_SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,12 @@ def _refuse_missing_database(settings: Settings) -> None:
     if path != settings.store_url and not Path(path).exists():
         message = f"there is no database at {path}: `conductor up` starts a system with one"
         raise Unreachable("no_database", message)
+
+
+def conductor_lives(uow: UnitOfWork) -> bool:
+    """Say whether a conductor has been heard of within the last seconds."""
+    beats = uow.heartbeats.where(kind="conductor")
+    return any(uow.now - beat.seen_at <= ALIVE_WITHIN_S for beat in beats)
 
 
 def say_goodbye(store: Store, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from conductor.cli.reach import Reach
+from conductor.cli.reach import Reach, conductor_lives
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import OutboxRow
 from models.errors import Unreachable
@@ -16,7 +16,6 @@ from models.messages.requests import parse_request
 from tasks.app import make_app
 from tasks.carrier import CeleryCarrier
 
-ALIVE_WITHIN_S: Final = 5.0
 _ALREADY_DUE_S: Final = 2.0
 
 
@@ -40,8 +39,7 @@ class Inbox:
 
 def refuse_unless_alive(uow: UnitOfWork) -> None:
     """Raise `Unreachable` when no conductor has been heard of within the last seconds."""
-    beats = uow.heartbeats.where(kind=CONDUCTOR)
-    if not any(uow.now - beat.seen_at <= ALIVE_WITHIN_S for beat in beats):
+    if not conductor_lives(uow):
         message = "no system is running on this database: start one with `conductor up`"
         raise Unreachable("nothing_runs", message)
 

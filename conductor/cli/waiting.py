@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from conductor.cli.failures import NO, WRONG
 from conductor.cli.output import side_console
+from conductor.cli.reach import conductor_lives
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import OperationRecord
 from models.errors import Unreachable
@@ -22,6 +23,7 @@ from models.units import seconds_text
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 _POLL_S: Final = 0.1
+_STARTS_WITHIN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,18 @@ def await_end(store: Store, operation_id: str, timeout_s: float) -> OperationRec
             if time.monotonic() >= deadline:
                 raise Unreachable("timed_out", _late(operation_id, look, timeout_s))
             time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
+
+
+def await_system(store: Store, hosts: int) -> None:
+    """Return when a conductor lives and has taken in so many hosts; `Unreachable` after 30 s."""
+    deadline = time.monotonic() + _STARTS_WITHIN_S
+    while time.monotonic() < deadline:
+        with store.read() as uow:
+            if conductor_lives(uow) and uow.heartbeats.count(kind="compute") >= hosts:
+                return
+        time.sleep(_POLL_S / 4)
+    within = seconds_text(_STARTS_WITHIN_S)
+    raise Unreachable("not_started", f"the system has not come up within {within}")
 
 
 def look_at(uow: UnitOfWork, operation_id: str) -> Look:

@@ -120,6 +120,9 @@ def test_the_demos_fleet_lives_on_under_up(
         time.sleep(0.5)
     name = json.loads(run(where, "instances", "list", "--state", "active").stdout)[0]["name"]
     assert run(where, "delete", name, "--wait").returncode == 0
+    again = run(where.parent, "demo")
+    assert again.returncode == 2
+    assert "stop it before the next demo" in again.stderr
     built = run(where, "build", "--flavor", "web", "--image", "debian-13", "--wait")
     assert built.returncode == 0, built.stderr
     process.send_signal(signal.SIGTERM)

@@ -8,6 +8,7 @@ import pytest
 
 from conductor.cli.embedded import ComputeHost, Embedded
 from conductor.cli.simulated_hosts import Plan, made
+from conductor.cli.waiting import await_system
 from conductor.settings import PREFIX, Settings
 from conductor.store.open import open_store
 from models.tables.upgrade import upgrade
@@ -44,6 +45,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
     hosts = [ComputeHost(name, SimulatedHypervisor(made(plan))) for name, plan in HOSTS.items()]
     running = Embedded(settings, hosts, store)
     running.start()
+    await_system(store, len(hosts))
     yield running
     running.stop()
     store.close()

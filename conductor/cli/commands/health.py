@@ -15,9 +15,8 @@ from redis.exceptions import RedisError
 
 from conductor.cli.failures import AWAY
 from conductor.cli.output import Output, show_all
-from conductor.cli.reach import Reach, reach
+from conductor.cli.reach import ALIVE_WITHIN_S, Reach, reach
 from conductor.cli.reading import sights_of
-from conductor.cli.sending import ALIVE_WITHIN_S
 from conductor.cli.tables import key, table_of
 from conductor.cli.views import host_view
 from conductor.settings import Settings, read_settings

@@ -16,6 +16,7 @@ from conductor.cli.logs import set_up_logs
 from conductor.cli.output import write_line
 from conductor.cli.reach import say_goodbye
 from conductor.cli.simulated_hosts import default_hardware
+from conductor.cli.waiting import await_system
 from conductor.settings import Settings, read_settings
 from conductor.store.open import open_store
 from models.errors import Rejected
@@ -52,6 +53,7 @@ def up(
     store = open_store(settings.store_url)
     system = Embedded(settings, fleet, store)
     system.start()
+    await_system(store, len(fleet))
     say(f"{len(fleet)} simulated hosts, database {settings.store_url}; Ctrl-C stops")
     write_line("ready")
     stopping.wait()

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,14 +20,15 @@ from conductor.cli.demo.orders import INSTANCES, builds, definitions
 from conductor.cli.demo.sight import Refusals, Sight, look, refusals, retried
 from conductor.cli.demo.stage import Stage
 from conductor.cli.embedded import ComputeHost, Embedded
-from conductor.cli.reach import say_goodbye
+from conductor.cli.reach import conductor_lives, say_goodbye
 from conductor.cli.reading import guests_of
 from conductor.cli.render_layout import Guest
+from conductor.cli.waiting import await_system
 from conductor.settings import Settings
 from conductor.store.open import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Host
-from models.errors import Unreachable
+from models.errors import Rejected, Unreachable
 from models.messages.letters import CONDUCTOR
 from models.tables.upgrade import upgrade
 from workers.hypervisor.fates import Habit, Habits, seeded
@@ -78,15 +80,14 @@ def demo_settings(settings: Settings) -> Settings:
 def run_demo(settings: Settings, stage: Stage) -> Outcome:
     """Run the main job once, from nothing, and return what came of it."""
     directory = settings.state_dir
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    _clear(settings)
     (directory / FLEET_FILE).write_text(json.dumps(fleet_json()), encoding="utf-8")
     upgrade(settings.store_url)
     store = open_store(settings.store_url)
     hosts = [_host(directory, name, number) for number, name in enumerate(fleet())]
     system = Embedded(settings, hosts, store)
     system.start()
-    _await(store, lambda uow: len(uow.hosts.versions()) == len(hosts))
+    await_system(store, len(hosts))
     wanted = list(definitions())
     for task, body in wanted:
         system.submit(task, body)
@@ -104,6 +105,19 @@ def run_demo(settings: Settings, stage: Stage) -> Outcome:
     outcome = _outcome(store, domains)
     store.close()
     return replace(outcome, directory=directory, seconds=seconds, crashed=accident.host)
+
+
+def _clear(settings: Settings) -> None:
+    """Make the demo's directory anew, unless somebody has a system running in it."""
+    directory = settings.state_dir
+    if (directory / "conductor.db").exists():
+        store = open_store(settings.store_url)
+        with closing(store), store.read() as uow:
+            if conductor_lives(uow):
+                message = f"a system is running in {directory}: stop it before the next demo"
+                raise Rejected("demo_in_use", message, key="CONDUCTOR_STATE_DIR")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
 
 
 def _host(directory: Path, name: str, seed: int) -> ComputeHost:
