@@ -26,6 +26,7 @@ from models.messages.letters import (
     Instruction,
     Letter,
     Manifest,
+    Progress,
     Token,
     instruction_letter,
 )
@@ -92,6 +93,16 @@ def reconcile(uow: UnitOfWork, manifest: Manifest) -> None:
     for instance in expected.values():
         _note_difference(uow, instance, present.get(instance.id))
     _note_accounting(uow, manifest.accounting_degraded, manifest.host)
+
+
+def note_progress(uow: UnitOfWork, progress: Progress) -> None:
+    """Write how far the copy of a live migration is, unless it is old news."""
+    record = uow.operations.get(progress.token.operation_id)
+    if record is None or record.sequence != progress.token.sequence:
+        return
+    for move in uow.migrations.where(instance_id=record.instance_id, state=tuple(UNFINISHED)):
+        if move.operation_id == record.id and move.progress_percent < progress.percent:
+            uow.migrations.save(replace(move, progress_percent=progress.percent))
 
 
 def set_enabled(uow: UnitOfWork, name: str, *, enabled: bool, reason: str | None) -> Host:

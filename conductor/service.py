@@ -22,7 +22,7 @@ from models.errors import ConductorError, Conflict, Rejected, Unreachable
 from models.ids import is_uuid
 from models.messages.base import parse
 from models.messages.carrier import Carrier
-from models.messages.letters import CONDUCTOR, Hello, Letter, Manifest, Reply
+from models.messages.letters import CONDUCTOR, Hello, Letter, Manifest, Progress, Reply
 from models.messages.letters import Heartbeat as HeartbeatMessage
 
 log = structlog.get_logger(__name__)
@@ -107,6 +107,11 @@ class ConductorService:
         """Compare what a host has with what it should have."""
         manifest = parse(Manifest, body)
         self.outbox.run(lambda uow: hosts.reconcile(uow, manifest))
+
+    def handle_progress(self, body: Mapping[str, Any]) -> None:
+        """Note how far a copy is; nothing is decided by it."""
+        progress = parse(Progress, body)
+        self.outbox.run(lambda uow: hosts.note_progress(uow, progress))
 
     def handle_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a message that could not be handled, and end the operation that it names."""

@@ -14,7 +14,7 @@ from kombu import Message
 
 from conductor.store.records import DeadLetter
 from models.errors import Conflict, Rejected, Unreachable
-from models.messages.letters import CONDUCTOR, HEARTBEAT, HELLO, MANIFEST, REPLY, REPORTS
+from models.messages.letters import CONDUCTOR, HEARTBEAT, HELLO, MANIFEST, PROGRESS, REPLY, REPORTS
 from models.messages.requests import REQUESTS
 from tasks.app import make_app
 from tasks.consumer import Consuming
@@ -49,6 +49,9 @@ class Conductor(Protocol):
 
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         """Compare a host's guests with what is known; raise `Rejected` when it is malformed."""
+
+    def handle_progress(self, body: Mapping[str, Any]) -> None:
+        """Note how far a copy is; raise `Rejected` when it is malformed."""
 
     def handle_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a message that could not be handled; the same id again changes nothing."""
@@ -95,6 +98,7 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
         (HELLO, conductor.handle_hello),
         (HEARTBEAT, conductor.handle_heartbeat),
         (MANIFEST, conductor.handle_manifest),
+        (PROGRESS, conductor.handle_progress),
     ):
         app.task(name=name, bind=True, typing=False)(report(handle))
 

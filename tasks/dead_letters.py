@@ -20,6 +20,7 @@ from models.messages.letters import (
     HEARTBEAT,
     HELLO,
     MANIFEST,
+    PROGRESS,
     REPLY,
     REPORTS,
     SCHEDULER,
@@ -28,6 +29,7 @@ from models.messages.letters import (
     Hello,
     Instruction,
     Manifest,
+    Progress,
     Reply,
     SelectHosts,
 )
@@ -44,9 +46,10 @@ _MEANINGS: Mapping[str, type[Meaning]] = {
     HELLO: Hello,
     HEARTBEAT: Heartbeat,
     MANIFEST: Manifest,
+    PROGRESS: Progress,
     SELECT_HOSTS: SelectHosts,
 }
-_REPORTS = frozenset({REPLY, HELLO, HEARTBEAT, MANIFEST})
+_REPORTS = frozenset({REPLY, HELLO, HEARTBEAT, MANIFEST, PROGRESS})
 
 
 def read_dead_letter(message: Message, now: float) -> DeadLetter:

@@ -31,6 +31,7 @@ from models.messages.letters import (
     HEARTBEAT,
     HELLO,
     MANIFEST,
+    PROGRESS,
     REPLY,
     REPORTS,
     SCHEDULER,
@@ -111,6 +112,7 @@ class Desk:
             HELLO: service.handle_hello,
             HEARTBEAT: service.handle_heartbeat,
             MANIFEST: service.handle_manifest,
+            PROGRESS: service.handle_progress,
         }
 
     def request(self, letter: Letter) -> None:
