@@ -53,8 +53,13 @@ def _refuse_missing_database(settings: Settings) -> None:
 
 def conductor_lives(uow: UnitOfWork) -> bool:
     """Say whether a conductor has been heard of within the last seconds."""
-    beats = uow.heartbeats.where(kind="conductor")
-    return any(uow.now - beat.seen_at <= ALIVE_WITHIN_S for beat in beats)
+    return heard_of(uow, "conductor") > 0
+
+
+def heard_of(uow: UnitOfWork, kind: str) -> int:
+    """Count the processes of a kind that have been heard of within the last seconds."""
+    beats = uow.heartbeats.where(kind=kind)
+    return sum(uow.now - beat.seen_at <= ALIVE_WITHIN_S for beat in beats)
 
 
 def say_goodbye(store: Store, name: str) -> None:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from conductor.cli.failures import NO, WRONG
 from conductor.cli.output import side_console
-from conductor.cli.reach import conductor_lives
+from conductor.cli.reach import conductor_lives, heard_of
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import OperationRecord
 from models.errors import Unreachable
@@ -66,7 +66,7 @@ def await_system(store: Store, hosts: int) -> None:
     deadline = time.monotonic() + _STARTS_WITHIN_S
     while time.monotonic() < deadline:
         with store.read() as uow:
-            if conductor_lives(uow) and uow.heartbeats.count(kind="compute") >= hosts:
+            if conductor_lives(uow) and heard_of(uow, "compute") >= hosts:
                 return
         time.sleep(_POLL_S / 4)
     within = seconds_text(_STARTS_WITHIN_S)
