@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.fleet import TIMES, Fleet, Services
 from tests.operations.audit import check_at_rest
 
-HOSTS = ("alpha", "beta", "gamma", "delta")
+HOSTS = ("alpha", "beta", "gamma", "delta", "epsilon")
 FleetMaker = Callable[..., Fleet]
 _fleets: list[Fleet] = []
 
@@ -38,7 +38,7 @@ def make_fleet(
 
 @pytest.fixture(scope="session")
 def shared_fleet(make_fleet: FleetMaker) -> Fleet:
-    """Two conductors, two schedulers, and a compute worker for each of four hosts."""
+    """Two conductors, two schedulers, and a compute worker for each of five hosts."""
     fleet = make_fleet()
     fleet.add("conductor", 2)
     fleet.add("scheduler", 2)

@@ -39,6 +39,8 @@ class Killer:
         `committed` is whether the transaction in which it died counts.
         """
         stops = self.fleet.stops
+        # Whole again, so that what is measured is the recovery and not the start of a process.
+        self.fleet.start()
         number = stops.put(id_, moment.text)
         ask()
         hit = stops.wait_hit(number)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 
 import pytest
@@ -12,6 +14,15 @@ from tests.acceptance.fleet import Fleet
 from tests.acceptance.killing import Killer
 from tests.acceptance.sending import build_body, instance_of
 from tests.acceptance.stops import Moment
+from tests.acceptance.traps import (
+    VERB_OF,
+    Acted,
+    Answered,
+    Delivered,
+    Finished,
+    Journaled,
+    Trap,
+)
 
 VERBS = ("stop", "start", "delete")
 AFTER = {
@@ -82,3 +93,48 @@ def test_conductors_and_schedulers_die_after_every_commit(
     print(killer.report())
     assert {death.member.partition("-")[0] for death in killer.deaths} == {"conductor", "scheduler"}
     assert len(killer.deaths) == sum(map(len, journeys.values()))
+
+
+def live_with(trap: Trap, killer: Killer) -> str:
+    """Let an instance live on the trap's host, and its worker die in each operation."""
+    fleet = trap.fleet
+    fleet.restart(trap.worker.name, *trap.habits)
+    build = str(uuid.uuid4())
+    instance_id = instance_of(build)
+    for verb, state in AFTER.items():
+        id_ = build if verb == "build" else str(uuid.uuid4())
+        trap.worker.wait_ready()
+        trap.arm(id_)
+        if verb == "build":
+            fleet.sender.send("build_instances", build_body(host=trap.host), id_)
+        else:
+            fleet.sender.ask(verb, instance_id, id_)
+        trap.wait(instance_id, VERB_OF[verb])
+        trap.spring()
+        died_at = time.monotonic()
+        trap.worker.start(*trap.habits)
+        record = fleet.ended(id_)
+        killer.note(f"{verb} {trap.place}", trap.worker.name, died_at)
+        assert record.state is OperationState.SUCCEEDED, (verb, trap.place, record.error)
+        assert fleet.instance(instance_id).state is state, (verb, trap.place)
+    fleet.restart(trap.worker.name)
+    return instance_id
+
+
+def test_a_compute_worker_dies_at_every_place_of_every_instruction(
+    fleet: Fleet, journeys: Journeys
+) -> None:
+    killer = Killer(fleet)
+    answered = {verb: moments[-2].text for verb, moments in journeys.items()}
+    traps = [
+        Delivered(fleet, "alpha"),
+        Journaled(fleet, "beta"),
+        Acted(fleet, "gamma"),
+        Finished(fleet, "delta"),
+        Answered(fleet, "epsilon", answered),
+    ]
+    with ThreadPoolExecutor(len(traps)) as pool:
+        for instance_id in pool.map(lambda trap: live_with(trap, killer), traps):
+            check_done_once(fleet, instance_id)
+    print(killer.report())
+    assert len(killer.deaths) == len(traps) * len(AFTER)
