@@ -1,14 +1,15 @@
 """What a whole choice of host cells must offer together: local networks and devices.
 
-A choice that offers enough still does when another cell joins it. The search for one that
-also takes the guest's cells leans on that: it adds cells only where something is missing.
+A choice that offers enough still does when another cell joins it; the search for one that
+also takes the guest's cells leans on that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from models.hardware.matching import Places, members
-from models.hardware.sharing import shortfall
+from models.hardware.sharing import Shortfall, shortfall
 from models.hardware.topology import HostCell, Limits, PciPool, PciRequest
 
 LEGACY = "legacy"
@@ -18,93 +19,50 @@ SOCKET = "socket"
 NETWORK = "network_not_local"
 DEVICES = "devices_not_local"
 
+Requests: TypeAlias = int
+"""A set of device requests: bit n is set when request n is a member."""
+
+_Column: TypeAlias = tuple[Requests, Requests, Requests]
+
 
 @dataclass(frozen=True, slots=True)
-class Lack:
-    """What a choice of places lacks, and how much of it each further place adds at most.
+class Stock:
+    """Free devices that the same requests may use from the same places.
 
-    No fewer than `places` further places can end the lack; None says that all together cannot.
+    `anywhere` may use them whatever is chosen, `around` when a place on the socket of `home`
+    is, `near` only when `home` is; without a home those two are empty.
     """
 
-    code: str
-    missing: int
-    gains: Mapping[int, int]
-    places: int | None
+    count: int
+    home: int | None
+    anywhere: Requests
+    around: Requests
+    near: Requests
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Device requests against the pools of a host.
-
-    Request r wants `wants[r]` devices; pool p holds `stock[p]`. The request may use p always
-    when p is in `anywhere[r]`, and beside a chosen place c when p is in `near[r][c]`.
-    """
+    """Device requests against what a host has; `sockets[p]` is the socket of place p."""
 
     wants: tuple[int, ...]
-    stock: tuple[int, ...]
-    anywhere: tuple[Places, ...]
-    near: tuple[tuple[Places, ...], ...]
+    stocks: tuple[Stock, ...]
+    sockets: tuple[int | None, ...]
 
-    def lack(self, chosen: Places) -> Lack | None:
-        """Return which devices the chosen places leave out of reach, None when all are there."""
+    def shortfall(self, chosen: Places) -> Shortfall | None:
+        """Return which requests the chosen places leave short, None when all are served."""
+        sockets = {self.sockets[place] for place in members(chosen)}
+        users = []
+        for stock in self.stocks:
+            requests = stock.anywhere
+            if stock.home is not None:
+                requests |= stock.around if self.sockets[stock.home] in sockets else 0
+                requests |= stock.near if chosen >> stock.home & 1 else 0
+            users.append(requests)
         reach = [
-            self._reach(anywhere, near, chosen)
-            for anywhere, near in zip(self.anywhere, self.near, strict=True)
+            sum(1 << number for number, requests in enumerate(users) if requests >> request & 1)
+            for request in range(len(self.wants))
         ]
-        short = shortfall(self.wants, self.stock, reach)
-        if short is None:
-            return None
-        together = 0
-        for request in short.requests:
-            together |= reach[request]
-        gains = self._gains(sorted(short.requests), [together] * len(reach))
-        everything = self._gains(range(len(self.wants)), reach)
-        places = _fewest(gains, short.missing)
-        more = _fewest(everything, short.missing_in_all)
-        bound = None if places is None or more is None else max(places, more)
-        return Lack(DEVICES, short.missing, gains, bound)
-
-    def _gains(self, requests: Iterable[int], reach: Sequence[Places]) -> dict[int, int]:
-        """Return how many devices each place brings that its requests do not all reach yet."""
-        gains = {}
-        for place in range(len(self.near[0])):
-            added = 0
-            for request in requests:
-                added |= self.near[request][place] & ~reach[request]
-            if added:
-                gains[place] = sum(self.stock[pool] for pool in members(added))
-        return gains
-
-    def kinds(self) -> list[object]:
-        """Return for each place what it offers; places of equal kind can stand in for each other.
-
-        A pool that only one place brings near counts by what it holds and for whom, not by
-        which it is: swapping two such places with their pools changes nothing.
-        """
-        places = range(len(self.near[0]))
-        reached = [self._pools_near(place) for place in places]
-        return [
-            tuple(sorted(self._pool_kind(pool, place, reached) for pool in members(reached[place])))
-            for place in places
-        ]
-
-    def _pools_near(self, place: int) -> Places:
-        pools = 0
-        for near in self.near:
-            pools |= near[place]
-        return pools
-
-    def _pool_kind(self, pool: int, place: int, reached: Sequence[Places]) -> tuple[int, ...]:
-        users = sum(1 << r for r, near in enumerate(self.near) if near[place] >> pool & 1)
-        always = sum(1 << r for r, pools in enumerate(self.anywhere) if pools >> pool & 1)
-        private = sum(pools >> pool & 1 for pools in reached) == 1
-        return (users, always, self.stock[pool], -1 if private else pool)
-
-    @staticmethod
-    def _reach(anywhere: Places, near: Sequence[Places], chosen: Places) -> Places:
-        for place in members(chosen):
-            anywhere |= near[place]
-        return anywhere
+        return shortfall(self.wants, [stock.count for stock in self.stocks], reach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,35 +72,13 @@ class Affinity:
     networks: tuple[Places, ...]
     devices: Devices | None
 
-    def lack(self, chosen: Places) -> Lack | None:
-        """Return of what the chosen places lack that which the fewest others offer, or None."""
-        lacks = [
-            Lack(NETWORK, 1, dict.fromkeys(members(local), 1), 1)
-            for local in self.networks
-            if not local & chosen
-        ]
-        missing = self.devices.lack(chosen) if self.devices else None
-        if missing is not None:
-            lacks.append(missing)
-        return min(lacks, key=lambda lack: len(lack.gains)) if lacks else None
-
-    def kinds(self, width: int) -> list[object]:
-        """Return for each of `width` places what it offers, equal where interchangeable."""
-        devices = self.devices.kinds() if self.devices else [()] * width
-        return [
-            (devices[place], tuple(local >> place & 1 for local in self.networks))
-            for place in range(width)
-        ]
-
-
-def _fewest(gains: Mapping[int, int], missing: int) -> int | None:
-    """Return how many of the best gains make up for what is missing, None when all do not."""
-    gained = 0
-    for places, gain in enumerate(sorted(gains.values(), reverse=True), start=1):
-        gained += gain
-        if gained >= missing:
-            return places
-    return None
+    def missing(self, chosen: Places) -> tuple[str, int] | None:
+        """Return what the chosen places lack and how much of it, None when nothing."""
+        absent = sum(not local & chosen for local in self.networks)
+        if absent:
+            return NETWORK, absent
+        short = self.devices.shortfall(chosen) if self.devices else None
+        return (DEVICES, short.missing) if short else None
 
 
 def affinity_of(
@@ -169,49 +105,66 @@ def _local_networks(cells: Sequence[HostCell], limits: Limits) -> tuple[Places, 
     ]
     if limits.tunneled:
         local.append(sum(1 << place for place, cell in enumerate(cells) if cell.tunneled))
-    return tuple(places for places in local if places)
+    return tuple(dict.fromkeys(places for places in local if places))
 
 
 def _devices(
     cells: Sequence[HostCell], pools: Sequence[PciPool], requests: Sequence[PciRequest]
 ) -> Devices:
-    home = {cell.id: place for place, cell in enumerate(cells)}
-    everywhere = []
-    nearby = []
+    homes = {cell.id: place for place, cell in enumerate(cells)}
+    wanted = _alike(requests)
+    matching: dict[tuple[object, ...], Requests] = {}
+    counts: dict[tuple[int | None, _Column], int] = {}
+    for pool in pools:
+        kind = (pool.vendor_id, pool.product_id, pool.tags)
+        users = matching.get(kind)
+        if users is None:
+            users = matching[kind] = _users(pool, wanted)
+        home = None if pool.numa_node is None else homes.get(pool.numa_node)
+        place = home, _column(pool, users, wanted, None if home is None else cells[home])
+        if pool.count and any(place[1]):
+            counts[place] = counts.get(place, 0) + pool.count
+    return Devices(
+        tuple(request.count for request in wanted),
+        tuple(Stock(count, home, *column) for (home, column), count in counts.items()),
+        tuple(cell.socket for cell in cells),
+    )
+
+
+def _alike(requests: Sequence[PciRequest]) -> list[PciRequest]:
+    """Return the requests, those for the same devices under the same policy made one."""
+    together: dict[object, PciRequest] = {}
     for request in requests:
-        anywhere = 0
-        near = [0] * len(cells)
-        for number, pool in enumerate(pools):
-            if not pool.count or not _matches(pool, request):
-                continue
-            if _is_anywhere(pool, request):
-                anywhere |= 1 << number
-            if pool.numa_node in home:
-                for place in _near_places(home[pool.numa_node], cells, request):
-                    near[place] |= 1 << number
-        everywhere.append(anywhere)
-        nearby.append(tuple(near))
-    wants = tuple(request.count for request in requests)
-    stock = tuple(pool.count for pool in pools)
-    return Devices(wants, stock, tuple(everywhere), tuple(nearby))
+        kind = (request.spec, request.numa_policy or LEGACY)
+        other = together.get(kind)
+        count = request.count + (other.count if other else 0)
+        together[kind] = PciRequest(request.id, count, request.spec, request.numa_policy)
+    return list(together.values())
 
 
-def _matches(pool: PciPool, request: PciRequest) -> bool:
-    if not request.spec:
-        return True
+def _users(pool: PciPool, requests: Sequence[PciRequest]) -> Requests:
     offered = {**pool.tags, "vendor_id": pool.vendor_id, "product_id": pool.product_id}
-    return any(spec.items() <= offered.items() for spec in request.spec)
+    return sum(1 << n for n, request in enumerate(requests) if _matches(offered, request))
 
 
-def _is_anywhere(pool: PciPool, request: PciRequest) -> bool:
-    """Say whether a device will do whatever cells are chosen; old hosts know no place for it."""
-    policy = request.numa_policy or LEGACY
-    return policy == PREFERRED or (policy == LEGACY and pool.numa_node is None)
+def _matches(offered: Mapping[str, str], request: PciRequest) -> bool:
+    return not request.spec or any(spec.items() <= offered.items() for spec in request.spec)
 
 
-def _near_places(home: int, cells: Sequence[HostCell], request: PciRequest) -> Sequence[int]:
-    """Return the places from which a device at `home` counts as near."""
-    socket = cells[home].socket
-    if request.numa_policy != SOCKET or socket is None:
-        return (home,)
-    return [place for place, cell in enumerate(cells) if cell.socket == socket]
+def _column(
+    pool: PciPool, users: Requests, requests: Sequence[PciRequest], home: HostCell | None
+) -> _Column:
+    """Return the users of a pool by how near it must be: anywhere, around, near.
+
+    Old hosts know no place for some devices; `legacy` takes those from anywhere.
+    """
+    anywhere = around = near = 0
+    for number in members(users):
+        policy = requests[number].numa_policy or LEGACY
+        if policy == PREFERRED or (policy == LEGACY and pool.numa_node is None):
+            anywhere |= 1 << number
+        elif policy == SOCKET and home is not None and home.socket is not None:
+            around |= 1 << number
+        elif home is not None:
+            near |= 1 << number
+    return anywhere, around, near

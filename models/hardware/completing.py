@@ -1,16 +1,17 @@
 """Whether a begun assignment of guest cells to host cells can still be completed."""
 
-from collections.abc import Iterable
 from typing import TypeAlias
 
-from models.hardware.affinity import Affinity, Lack
+from models.hardware.affinity import Affinity, Requests
 from models.hardware.matching import Places, can_match_all, members, transposed
+from models.hardware.offers import Lack, Offers
 
-_Begun: TypeAlias = tuple[int, Places]
+_Takers: TypeAlias = tuple[int, ...]
+"""For each of some places, the set of rows that may take it, sorted."""
 
 
 class Completion:
-    """Answers `possible` for one guest on one host, remembering the dead ends it met.
+    """Answers `possible` for one guest on one host, remembering what it met.
 
     Two things are checked apart: that the remaining guest cells can all be placed, and that
     some places which offer the missing networks and devices can all be filled by them. A
@@ -20,65 +21,102 @@ class Completion:
 
     def __init__(self, rows: tuple[Places, ...], width: int, affinity: Affinity | None) -> None:
         self._rows = rows
+        self._width = width
         self._affinity = affinity
-        self._takers = transposed(rows, width)
-        offers = affinity.kinds(width) if affinity else [()] * width
-        # Places of equal offers and equal takers can stand in for each other in any answer.
-        numbers: dict[object, int] = {}
-        self._kinds = [
-            numbers.setdefault(kind, len(numbers))
-            for kind in zip(offers, self._takers, strict=True)
-        ]
-        self._dead: set[object] = set()
+        self._enough: Places | None = None
+        self._search: _Search | None = None
 
     def possible(self, next_row: int, taken: Places) -> bool:
         """Say whether the rows from `next_row` on can be placed beside the taken places."""
-        rows = [row & ~taken for row in self._rows[next_row:]]
-        if not can_match_all(rows):
+        if not can_match_all([row & ~taken for row in self._rows[next_row:]]):
             return False
         if self._affinity is None:
             return True
-        at_most = taken
-        for row in rows:
-            at_most |= row
-        return self._affinity.lack(at_most) is None and self._leads_on((next_row, taken), ())
-
-    def _leads_on(self, begun: _Begun, added: tuple[int, ...]) -> bool:
-        """Say whether these places can be filled, and with some more offer all that is wanted."""
-        key = (begun[0], self._multiset(members(begun[1])), self._multiset(added))
-        if key in self._dead:
+        if not next_row and self._affinity.missing(_all_of(self._rows)):
             return False
-        if self._fillable(begun[0], added) and self._offers(begun, added):
+        search = self._search or self._searching(self._affinity, ())
+        if self._enough is not None and search.fillable(next_row, self._enough & ~taken):
             return True
-        self._dead.add(key)
+        while (found := search.places(next_row, taken)) is not None:
+            devices = self._affinity.devices
+            short = devices.shortfall(taken | found) if devices else None
+            if short is None:
+                self._enough = taken | found
+                return True
+            # The sets looked at were served and yet one is not: look at that one too.
+            search = self._searching(self._affinity, (*search.sets, short.requests))
         return False
 
-    def _fillable(self, next_row: int, places: tuple[int, ...]) -> bool:
-        """Say whether distinct remaining rows can take all these places."""
-        return can_match_all([self._takers[place] >> next_row for place in places])
+    def _searching(self, affinity: Affinity, sets: tuple[Requests, ...]) -> "_Search":
+        if not sets and affinity.devices:
+            each = tuple(1 << request for request in range(len(affinity.devices.wants)))
+            sets = (*each, sum(each)) if len(each) > 1 else each
+        self._search = _Search(affinity, sets, self._rows, self._width)
+        return self._search
 
-    def _offers(self, begun: _Begun, added: tuple[int, ...]) -> bool:
-        """Say whether the begun places, those added and some more offer all that is wanted."""
-        next_row, chosen = begun
-        for place in added:
-            chosen |= 1 << place
-        lack = self._affinity.lack(chosen) if self._affinity else None
-        if lack is None:
-            return True
-        if lack.places is None or lack.places > len(self._rows) - next_row - len(added):
-            return False
-        return any(self._leads_on(begun, more) for more in self._extensions(lack, chosen, added))
 
-    def _extensions(
-        self, lack: Lack, chosen: Places, added: tuple[int, ...]
-    ) -> list[tuple[int, ...]]:
-        """Return the additions to try, the most helpful first, one of each kind of place."""
-        by_kind: dict[int, int] = {}
-        for place in sorted(lack.gains, key=lambda each: -lack.gains[each]):
-            if not chosen >> place & 1:
-                by_kind.setdefault(self._kinds[place], place)
-        return [(*added, place) for place in by_kind.values()]
+def _all_of(rows: tuple[Places, ...]) -> Places:
+    usable = 0
+    for row in rows:
+        usable |= row
+    return usable
 
-    def _multiset(self, places: Iterable[int]) -> tuple[int, ...]:
-        """Return the kinds of these places in an order that does not depend on theirs."""
-        return tuple(sorted(self._kinds[place] for place in places))
+
+class _Search:
+    """Looks for places that end a lack, the most helpful first; dead ends are remembered."""
+
+    def __init__(
+        self, affinity: Affinity, sets: tuple[Requests, ...], rows: tuple[Places, ...], width: int
+    ) -> None:
+        self.sets = sets
+        self._rows = len(rows)
+        self._takers = transposed(rows, width)
+        self._offers = Offers(affinity, sets, list(map(bool, self._takers)), len(rows))
+        self._position = {place: n for n, place in enumerate(self._offers.order)}
+        self._matchable: dict[_Takers, bool] = {}
+        self._dead: set[object] = set()
+
+    def places(self, next_row: int, taken: Places) -> Places | None:
+        """Return free places that end all lack and that the rows left can fill, or None."""
+        lack = self._offers.lack(taken)
+        if not lack[0]:
+            return 0
+        at = self._position
+        passed = sum(1 << at[place] for place in members(taken) if place in at)
+        return self._from(0, (next_row, passed), (), lack)
+
+    def fillable(self, next_row: int, places: Places) -> bool:
+        """Say whether distinct rows from `next_row` on can take all these places."""
+        return can_match_all([self._takers[place] >> next_row for place in members(places)])
+
+    def _from(
+        self, start: int, begun: tuple[int, Places], used: _Takers, lack: Lack
+    ) -> Places | None:
+        """Return such places from a position of the order on, beside those already used."""
+        next_row, passed = begun
+        key = (start, next_row, passed >> start, used, lack)
+        if key in self._dead:
+            return None
+        offers = self._offers
+        spare = self._rows - next_row - len(used)
+        for position in range(start, len(offers.order)):
+            if not offers.may_end(lack, position, spare):
+                break
+            if passed >> position & 1:
+                continue
+            place = offers.order[position]
+            rest = offers.less(lack, place)
+            more = tuple(sorted((*used, self._takers[place] >> next_row)))
+            if rest[0] == lack[0] or not self._can_fill(more):
+                continue
+            found = self._from(position + 1, begun, more, rest) if rest[0] else 0
+            if found is not None:
+                return found | 1 << place
+        self._dead.add(key)
+        return None
+
+    def _can_fill(self, used: _Takers) -> bool:
+        known = self._matchable.get(used)
+        if known is None:
+            known = self._matchable[used] = can_match_all(used)
+        return known

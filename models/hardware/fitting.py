@@ -117,7 +117,7 @@ def _greedy(pairs: _Pairs, affinity: Affinity | None) -> tuple[int, ...] | None:
             return None
         chosen.append(place)
         taken |= 1 << place
-    if affinity is not None and affinity.lack(taken) is not None:
+    if affinity is not None and affinity.missing(taken) is not None:
         return None
     return tuple(chosen)
 

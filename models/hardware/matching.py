@@ -25,18 +25,21 @@ def can_match_all(rows: Sequence[Places]) -> bool:
 def first_matching(rows: Sequence[Places], completes: Completes) -> tuple[int, ...] | None:
     """Return the first assignment, compared place by place, that `completes` allows.
 
-    It is asked at most once a row and place, so no permutation is enumerated.
+    It is asked at most once a row and place, so no permutation is enumerated. A place refused
+    to one row is refused to its equals: had one of them a completion there, they could swap.
     """
     if not completes(0, 0):
         return None
     chosen: list[int] = []
     taken = 0
+    refused: dict[Places, Places] = {}
     for row, places in enumerate(rows):
-        for place in members(places & ~taken):
+        for place in members(places & ~taken & ~refused.get(places, 0)):
             if completes(row + 1, taken | 1 << place):
                 chosen.append(place)
                 taken |= 1 << place
                 break
+            refused[places] = refused.get(places, 0) | 1 << place
     return tuple(chosen)
 
 

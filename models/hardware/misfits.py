@@ -85,16 +85,17 @@ def _affinity_verdict(
     usable = 0
     for places in rows:
         usable |= places
-    lack = affinity.lack(usable) if affinity else None
+    lack = affinity.missing(usable) if affinity else None
     if lack is None:
         # Each network and device is near some usable cell, but no choice has all of them.
         message = "no choice of fitting host cells is near all the networks and devices asked for"
         return AFFINITY, message, len(rows), usable.bit_count()
-    if lack.code == DEVICES:
-        message = f"{lack.missing} of the devices asked for are not near the cells that fit"
+    code, missing = lack
+    if code == DEVICES:
+        message = f"{missing} of the devices asked for are not near the cells that fit"
     else:
         message = "a network asked for is local to host cells that do not fit"
-    return lack.code, message, lack.missing, 0
+    return code, message, missing, 0
 
 
 def _nearest(lacks: Sequence[Shortage | None]) -> str:

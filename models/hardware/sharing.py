@@ -8,15 +8,14 @@ from models.hardware.matching import Places, members
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Requests that go short together by `missing`; all requests go short by `missing_in_all`.
+    """Requests that go short together; all requests together go short by `missing`.
 
-    The stocks that `requests` reach hold exactly what they want less what is missing (Hall's
-    condition, found as the cut of a maximum flow).
+    The stocks that `requests` (bit n is request n) reach hold less than they want: Hall's
+    condition, found as the cut of a maximum flow.
     """
 
-    requests: frozenset[int]
+    requests: int
     missing: int
-    missing_in_all: int
 
 
 def shortfall(
@@ -27,14 +26,13 @@ def shortfall(
     Request r wants `wants[r]` pieces from the stocks in `reach[r]`.
     """
     sharing = _Sharing(stock, reach)
-    first: tuple[frozenset[int], int] | None = None
-    missing_in_all = 0
+    requests = missing = 0
     for request, want in enumerate(wants):
-        missing = sharing.serve(request, want)
-        if missing and first is None:
-            first = frozenset(sharing.asked), missing
-        missing_in_all += missing
-    return Shortfall(*first, missing_in_all) if first else None
+        unserved = sharing.serve(request, want)
+        if unserved and not requests:
+            requests = sum(1 << asked for asked in sharing.asked)
+        missing += unserved
+    return Shortfall(requests, missing) if missing else None
 
 
 class _Sharing:
