@@ -8,13 +8,14 @@ for itself. All of it is values and pure functions; `Tracker` at the end is the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 import os_resource_classes as rc
 
-from models.errors import ConductorError, HostRefused
+from models.errors import ConductorError, HostRefused, Unreachable
 from models.hardware.accounting import claim, release, without_use
 from models.hardware.frozen import FrozenMap
 from models.hardware.guest import PlacedCell, Placement
@@ -139,20 +140,27 @@ def audited(
 ) -> Tracked:
     """Return the host as its domains say, powered off or not, ours or not (checklist T1).
 
-    `expected` are guests being spawned that may not be among the domains yet. A domain that
-    cannot be read, or that contradicts those before it, is listed as degraded, still counts
-    its memory and disk where they are known, and keeps no other from being counted (case N33).
+    `expected` are guests being made that may not be among the domains yet, or not yet as they
+    will be. A domain that cannot be read, or that contradicts those before it, is listed as
+    degraded, still counts its memory and disk where they are known, and keeps no other from
+    being counted (case N33).
     """
     tracked = empty(hardware)
     for domain in domains:
-        try:
-            tracked = _with_domain(tracked, domain)
-        except ConductorError as error:
-            tracked = _degraded(tracked, domain, str(error))
+        tracked = with_domain(tracked, domain)
     for guest in expected:
-        if guest.instance_id not in tracked.guests and refusal(tracked, guest) is None:
-            tracked = with_guest(tracked, guest)
+        others = without_guest(tracked, guest.instance_id)
+        if refusal(others, guest) is None:
+            tracked = with_guest(others, guest)
     return tracked
+
+
+def with_domain(tracked: Tracked, domain: GuestDomain) -> Tracked:
+    """Return the host with one more guest as the hypervisor has it, degraded where it must be."""
+    try:
+        return _with_domain(tracked, domain)
+    except ConductorError as error:
+        return _degraded(tracked, domain, str(error))
 
 
 def usage(tracked: Tracked, reserved: Reservation) -> dict[str, Usage]:
@@ -187,22 +195,35 @@ class Tracker:
         """Return the host as it is now."""
         return self._tracked
 
+    def check(self, guest: Guest) -> None:
+        """Raise `HostRefused` when the guest cannot be held beside the others."""
+        why_not = refusal(without_guest(self._tracked, guest.instance_id), guest)
+        if why_not is not None:
+            raise why_not.error()
+
     def admit(self, guest: Guest) -> None:
-        """Count a guest that is about to be spawned; raise `HostRefused` when it cannot be held."""
+        """Count a guest that is about to be made; raise `HostRefused` when it cannot be held.
+
+        It takes the place of what was counted of the same guest before.
+        """
         with self._lock:
+            self.check(guest)
             others = without_guest(self._tracked, guest.instance_id)
-            why_not = refusal(others, guest)
-            if why_not is not None:
-                raise why_not.error()
             self._tracked = with_guest(others, guest)
             self._expected[guest.instance_id] = guest
 
-    def settle(self, instance_id: InstanceId, present: bool) -> None:
-        """Say that the work on a guest has ended, and whether the host has it now."""
+    def settle(self, instance_id: InstanceId, domain: Callable[[], GuestDomain | None]) -> None:
+        """Say that the work on a guest has ended, and count it as `domain` says it is now.
+
+        Where `domain` raises `Unreachable` the guest is counted as before until the next audit:
+        too much use is the safe error.
+        """
         with self._lock:
             self._expected.pop(instance_id, None)
-            if not present:
-                self._tracked = without_guest(self._tracked, instance_id)
+            with suppress(Unreachable):
+                found = domain()
+                others = without_guest(self._tracked, instance_id)
+                self._tracked = others if found is None else with_domain(others, found)
 
     def audit(self, domains: Callable[[], tuple[GuestDomain, ...]]) -> tuple[GuestDomain, ...]:
         """Count the host's guests anew from what `domains` returns, and return that."""

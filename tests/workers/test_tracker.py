@@ -1,5 +1,7 @@
 """The tracker refuses what the hardware contradicts, and nothing else."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -191,7 +193,7 @@ def test_admitting_a_guest_again_counts_it_once() -> None:
     pinned = guest(VM, placement({0: 1}))
     tracker.admit(pinned)
     tracker.admit(pinned)
-    tracker.settle(VM, present=False)
+    tracker.settle(VM, lambda: None)
     assert tracker.tracked == empty(HARDWARE)
 
 
@@ -201,7 +203,7 @@ def test_an_audit_keeps_guests_that_are_just_being_spawned() -> None:
     tracker.audit(lambda: ())
     with pytest.raises(HostRefused):
         tracker.admit(guest(OTHER_VM, placement({0: 1})))
-    tracker.settle(VM, present=False)
+    tracker.settle(VM, lambda: None)
     tracker.audit(lambda: ())
     tracker.admit(guest(OTHER_VM, placement({0: 1})))
 
@@ -209,7 +211,7 @@ def test_an_audit_keeps_guests_that_are_just_being_spawned() -> None:
 def test_an_audit_frees_what_has_gone_without_us() -> None:
     tracker = Tracker(HARDWARE)
     tracker.admit(guest(VM, placement({0: 1})))
-    tracker.settle(VM, present=True)
+    tracker.settle(VM, lambda: domain(VM, spec(placement({0: 1}))))
     tracker.audit(lambda: ())
     assert tracker.tracked.guests == {}
 
@@ -240,10 +242,10 @@ def test_what_is_tracked_step_by_step_is_what_an_audit_finds(
             except HostRefused:
                 continue
             there[name] = wanted
-            tracker.settle(InstanceId(name), present=True)
+            tracker.settle(InstanceId(name), partial(domain, name, wanted))
         elif not comes:
             there.pop(name, None)
-            tracker.settle(InstanceId(name), present=False)
+            tracker.settle(InstanceId(name), lambda: None)
         found = audited(HARDWARE, [domain(each, kept) for each, kept in there.items()])
         assert found.degraded == {}
         assert tracker.tracked == found

@@ -1,23 +1,22 @@
-"""Define and start the guest of an instance."""
+"""Define the guest of an instance, and start it or not."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from models.errors import HostRefused
-from models.messages.base import parse
-from models.messages.letters import SpawnArgs
+from workers.actions.guests import wanted
 from workers.actions.work import Work
 from workers.tracker import guest_of
 
 
 def spawn(work: Work) -> dict[str, Any]:
-    """Have the guest run, exactly as placed.
+    """Have the guest exactly as placed, with the power that is asked for.
 
     Raises `HostRefused` (`expired`, or the tracker's or hypervisor's reason) with nothing left
     on the host. A guest that is there already is never too late: it was spawned before.
     """
-    spec = parse(SpawnArgs, work.instruction.args)
+    spec = wanted(work)
     guest = guest_of(work.instance_id, spec)
     try:
         if work.hypervisor.domain(work.instance_id) is None:
@@ -26,7 +25,7 @@ def spawn(work: Work) -> dict[str, Any]:
         work.hypervisor.spawn(work.instance_id, spec)
     finally:
         work.settle()
-    return {"power_state": "running"}
+    return {"power_state": spec.power}
 
 
 def _refuse_if_expired(work: Work) -> None:

@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from models.errors import HostRefused
+from workers.actions.activate import activate
+from workers.actions.check_source import check_source
+from workers.actions.check_target import check_target
 from workers.actions.destroy import destroy
 from workers.actions.power_off import power_off
 from workers.actions.power_on import power_on
+from workers.actions.rebuild import rebuild
+from workers.actions.reshape import reshape
+from workers.actions.snapshot import snapshot
 from workers.actions.spawn import spawn
 from workers.actions.work import Action, Work
 
@@ -19,6 +25,12 @@ VERBS: Mapping[str, Action] = {
     DESTROY: destroy,
     "power_on": power_on,
     "power_off": power_off,
+    "reshape": reshape,
+    "rebuild": rebuild,
+    "snapshot": snapshot,
+    "check_target": check_target,
+    "check_source": check_source,
+    "activate": activate,
 }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from models.errors import Unreachable
 from models.ids import InstanceId
 from models.messages.letters import Instruction
 from workers.hypervisor.port import Hypervisor
@@ -28,13 +27,9 @@ class Work:
         return InstanceId(self.instruction.instance_id)
 
     def settle(self) -> None:
-        """Tell the tracker whether the host has the guest, now that the work on it has ended."""
-        try:
-            present = self.hypervisor.domain(self.instance_id) is not None
-        except Unreachable:
-            # Counted until the next audit knows better: too much use is the safe error.
-            present = True
-        self.tracker.settle(self.instance_id, present)
+        """Tell the tracker that the work on the guest has ended, and what it is now."""
+        instance_id = self.instance_id
+        self.tracker.settle(instance_id, lambda: self.hypervisor.domain(instance_id))
 
 
 Action: TypeAlias = Callable[[Work], dict[str, Any]]

@@ -47,9 +47,19 @@ class Leash:
         return self._hypervisor.domain(instance_id)
 
     def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
-        """Define and start a guest; `AgentDead` once cut."""
+        """Define a guest with the power of its spec; `AgentDead` once cut."""
         with self._calling(instance_id):
             self._hypervisor.spawn(instance_id, spec)
+
+    def reshape(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Give a guest another definition and power; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.reshape(instance_id, spec)
+
+    def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Make a guest anew from its image; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.rebuild(instance_id, spec)
 
     def destroy(self, instance_id: InstanceId) -> None:
         """Stop and remove a guest; `AgentDead` once cut."""
@@ -65,6 +75,26 @@ class Leash:
         """Stop a guest, keeping it; `AgentDead` once cut."""
         with self._calling(instance_id):
             self._hypervisor.power_off(instance_id)
+
+    def snapshot(self, instance_id: InstanceId) -> None:
+        """Save the disk of a guest as an image; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.snapshot(instance_id)
+
+    def check_target(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Say whether such a guest could run here; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.check_target(instance_id, spec)
+
+    def check_source(self, instance_id: InstanceId) -> None:
+        """Say whether there is a guest that runs; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.check_source(instance_id)
+
+    def activate(self, instance_id: InstanceId) -> None:
+        """Let a guest run whose memory has come; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.activate(instance_id)
 
     def abort(self, instance_id: InstanceId) -> None:
         """Make the calls that run for this instance end now."""

@@ -28,13 +28,16 @@ class Hardware:
 class GuestDomain:
     """One guest as the hypervisor has it; `spec` is None where it cannot be read, `fault` says why.
 
-    A guest nobody asked us for has a spec too, as far as the hypervisor knows it.
+    A guest nobody asked us for has a spec too, as far as the hypervisor knows it. `power` is what
+    the guest is, that of `spec` always `running`. `copied_to` names the host that a live migration
+    has copied the guest to, and that has it run since.
     """
 
     instance_id: InstanceId
     power: Power
     spec: SpawnArgs | None
     fault: str = ""
+    copied_to: str | None = None
 
 
 class Hypervisor(Protocol):
@@ -63,7 +66,15 @@ class Hypervisor(Protocol):
         ...
 
     def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
-        """Define and start a guest, all or nothing; `Broken` when another spec has this id."""
+        """Define a guest with the power of its spec; `Broken` when another spec has this id."""
+        ...
+
+    def reshape(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Give a guest another definition and power; `HostRefused` when there is none."""
+        ...
+
+    def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Make a guest anew from its image, whatever was there under its id."""
         ...
 
     def destroy(self, instance_id: InstanceId) -> None:
@@ -76,6 +87,22 @@ class Hypervisor(Protocol):
 
     def power_off(self, instance_id: InstanceId) -> None:
         """Stop a guest, keeping it; `HostRefused` when there is none."""
+        ...
+
+    def snapshot(self, instance_id: InstanceId) -> None:
+        """Save the disk of a guest as an image; `HostRefused` when there is none."""
+        ...
+
+    def check_target(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Change nothing; `HostRefused` when such a guest could not run here."""
+        ...
+
+    def check_source(self, instance_id: InstanceId) -> None:
+        """Change nothing; `HostRefused` when there is no guest, or none that runs."""
+        ...
+
+    def activate(self, instance_id: InstanceId) -> None:
+        """Let a guest run whose memory has come; `HostRefused` when none runs or waits."""
         ...
 
     def abort(self, instance_id: InstanceId) -> None:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import TypeAlias
-from urllib.parse import quote, unquote
 
-from models.errors import Broken, ConductorError, HostRefused, Unreachable
+from models.errors import Broken, HostRefused, Unreachable
 from models.ids import InstanceId
-from models.messages.base import parse
 from models.messages.letters import SpawnArgs
 from workers.hypervisor.fates import Call, Fate, Fates, always_done
 from workers.hypervisor.port import GuestDomain, Hardware, Power
+from workers.hypervisor.saved import read_domains, write_domain
 
 SPAWN, DESTROY, POWER_ON, POWER_OFF = "spawn", "destroy", "power_on", "power_off"
+RESHAPE, REBUILD, SNAPSHOT = "reshape", "rebuild", "snapshot"
+CHECK_TARGET, CHECK_SOURCE, ACTIVATE = "check_target", "check_source", "activate"
 
 _Change: TypeAlias = Callable[[GuestDomain | None], GuestDomain | None]
 
 
 @dataclass(eq=False)
-class _Running:
+class _UnderWay:
     """A call under way; compared by identity, since an instance may have several."""
 
     aborted: Event = field(default_factory=Event)
@@ -46,13 +46,13 @@ class SimulatedHypervisor:
         self._directory = directory
         self._fates = fates
         self._lock = Lock()
-        self._running: dict[InstanceId, list[_Running]] = {}
+        self._running: dict[InstanceId, list[_UnderWay]] = {}
         self._calls: Counter[tuple[str, str]] = Counter()
         self._effects: Counter[tuple[str, str]] = Counter()
         self._domains: dict[InstanceId, GuestDomain] = {}
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
-            self._domains = {each.instance_id: each for each in map(_read, _files(directory))}
+            self._domains = read_domains(directory)
 
     @property
     def name(self) -> str:
@@ -84,17 +84,29 @@ class SimulatedHypervisor:
             return self._effects[instance_id, verb]
 
     def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
-        """Define and start a guest; `Broken` when it exists with another spec."""
+        """Define a guest with the power of its spec; `Broken` when it exists with another spec."""
+        wanted = _defined(instance_id, spec)
 
         def spawned(before: GuestDomain | None) -> GuestDomain:
-            if before is None:
-                return GuestDomain(instance_id, "running", spec)
-            if before.spec != spec:
+            if before is not None and before.spec != wanted.spec:
                 message = f"instance {instance_id} exists here with another spec"
                 raise Broken("domain_differs", message, instance_id=instance_id)
-            return before
+            return wanted
 
         self._perform(instance_id, SPAWN, spawned)
+
+    def reshape(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Give a guest another definition and power; `HostRefused` when there is none."""
+
+        def reshaped(before: GuestDomain | None) -> GuestDomain:
+            _there(instance_id, before)
+            return _defined(instance_id, spec)
+
+        self._perform(instance_id, RESHAPE, reshaped)
+
+    def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+        """Make a guest anew from its image, whatever was there under its id."""
+        self._perform(instance_id, REBUILD, lambda _: _defined(instance_id, spec))
 
     def destroy(self, instance_id: InstanceId) -> None:
         """Stop and remove a guest."""
@@ -112,6 +124,22 @@ class SimulatedHypervisor:
             instance_id, POWER_OFF, lambda before: _powered(instance_id, before, "shutdown")
         )
 
+    def snapshot(self, instance_id: InstanceId) -> None:
+        """Take the time of it; `HostRefused` when there is no guest."""
+        self._perform(instance_id, SNAPSHOT, lambda before: _there(instance_id, before))
+
+    def check_target(self, instance_id: InstanceId, _: SpawnArgs) -> None:
+        """Change nothing: a simulation can run any guest."""
+        self._perform(instance_id, CHECK_TARGET, lambda before: before)
+
+    def check_source(self, instance_id: InstanceId) -> None:
+        """Change nothing; `HostRefused` when there is no guest, or none that runs."""
+        self._perform(instance_id, CHECK_SOURCE, lambda before: _running(instance_id, before))
+
+    def activate(self, instance_id: InstanceId) -> None:
+        """Let a waiting guest run; `HostRefused` when there is none, or one that is stopped."""
+        self._perform(instance_id, ACTIVATE, lambda before: _activated(instance_id, before))
+
     def abort(self, instance_id: InstanceId) -> None:
         """End the calls that run for this instance: `HostRefused`, nothing changed."""
         with self._lock:
@@ -119,7 +147,7 @@ class SimulatedHypervisor:
                 call.aborted.set()
 
     def _perform(self, instance_id: InstanceId, verb: str, change: _Change) -> None:
-        running = _Running()
+        running = _UnderWay()
         with self._lock:
             nth = self._calls[instance_id, verb]
             self._calls[instance_id, verb] += 1
@@ -148,14 +176,14 @@ class SimulatedHypervisor:
         if after == before:
             return
         if self._directory is not None:
-            _write(self._directory, instance_id, verb, after)
+            write_domain(self._directory, instance_id, verb, after)
         if after is None:
             del self._domains[instance_id]
         else:
             self._domains[instance_id] = after
         self._effects[instance_id, verb] += 1
 
-    def _forget(self, instance_id: InstanceId, running: _Running) -> None:
+    def _forget(self, instance_id: InstanceId, running: _UnderWay) -> None:
         with self._lock:
             self._running[instance_id].remove(running)
             if not self._running[instance_id]:
@@ -175,41 +203,34 @@ def _lost(instance_id: InstanceId, verb: str) -> Unreachable:
     return Unreachable("hypervisor_silent", message, instance_id=instance_id)
 
 
-def _powered(instance_id: InstanceId, before: GuestDomain | None, power: Power) -> GuestDomain:
+def _there(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
     if before is None:
         message = f"the host has no instance {instance_id}"
         raise HostRefused("domain_missing", message, instance_id=instance_id)
-    return replace(before, power=power)
+    return before
 
 
-def _files(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.domain"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+def _powered(instance_id: InstanceId, before: GuestDomain | None, power: Power) -> GuestDomain:
+    return replace(_there(instance_id, before), power=power, copied_to=None)
 
 
-def _read(path: Path) -> GuestDomain:
-    instance_id = InstanceId(unquote(path.name.removesuffix(".domain")))
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        return GuestDomain(instance_id, saved["power"], parse(SpawnArgs, saved["spec"]))
-    except (OSError, ValueError, KeyError, TypeError, ConductorError) as error:
-        # One unreadable guest must not hide the others (case N33).
-        return GuestDomain(instance_id, "nostate", None, fault=str(error))
+def _running(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
+    there = _there(instance_id, before)
+    if there.power != "running":
+        message = f"instance {instance_id} is {there.power}: it must run"
+        raise HostRefused("not_running", message, instance_id=instance_id, power=there.power)
+    return there
 
 
-def _write(directory: Path, instance_id: InstanceId, verb: str, after: GuestDomain | None) -> None:
-    """Save one domain by renaming a whole file into place; raise `Broken` when that fails."""
-    # An id comes from outside: quoted, it cannot name a file elsewhere.
-    path = directory / f"{quote(instance_id, safe='')}.domain"
-    try:
-        if after is None:
-            path.unlink(missing_ok=True)
-        else:
-            spec = after.spec.to_json() if after.spec else None
-            draft = path.with_suffix(".draft")
-            draft.write_text(json.dumps({"power": after.power, "spec": spec}), encoding="utf-8")
-            draft.replace(path)
-        with (directory / "effects.jsonl").open("a", encoding="utf-8") as story:
-            story.write(json.dumps({"instance_id": instance_id, "verb": verb}) + "\n")
-    except OSError as error:
-        message = f"the simulated hypervisor cannot save {path}: {error.strerror}"
-        raise Broken("hypervisor_state", message, path=str(path)) from error
+def _activated(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
+    there = _there(instance_id, before)
+    if there.power == "shutdown":
+        # Started from its disk it would have forgotten what it was doing, and nobody would know.
+        message = f"instance {instance_id} is stopped and waits for no memory"
+        raise HostRefused("not_waiting", message, instance_id=instance_id)
+    return replace(there, power="running")
+
+
+def _defined(instance_id: InstanceId, spec: SpawnArgs) -> GuestDomain:
+    # Power is the guest's, not the definition's: two specs that differ in it are the same guest.
+    return GuestDomain(instance_id, spec.power, spec.model_copy(update={"power": "running"}))

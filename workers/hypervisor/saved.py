@@ -1,0 +1,71 @@
+"""Where a simulated hypervisor keeps its guests: one file each, renamed whole into place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from models.errors import Broken, ConductorError
+from models.ids import InstanceId
+from models.messages.base import parse
+from models.messages.letters import SpawnArgs
+from workers.hypervisor.port import GuestDomain
+
+STORY = "effects.jsonl"
+
+
+def read_domains(directory: Path) -> dict[InstanceId, GuestDomain]:
+    """Return every guest of a directory, in the order in which they were last changed."""
+    files = sorted(
+        directory.glob("*.domain"), key=lambda path: (path.stat().st_mtime_ns, path.name)
+    )
+    return {each.instance_id: each for each in map(_read, files)}
+
+
+def write_domain(
+    directory: Path, instance_id: InstanceId, verb: str, after: GuestDomain | None
+) -> None:
+    """Save one guest, or that there is none, and what did it; raise `Broken` when that fails."""
+    # An id comes from outside: quoted, it cannot name a file elsewhere.
+    path = directory / f"{quote(instance_id, safe='')}.domain"
+    try:
+        if after is None:
+            path.unlink(missing_ok=True)
+        else:
+            _replace(path, json.dumps(_to_json(after)))
+        _tell(directory, instance_id, verb)
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def _read(path: Path) -> GuestDomain:
+    instance_id = InstanceId(unquote(path.name.removesuffix(".domain")))
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        spec = parse(SpawnArgs, saved["spec"])
+        return GuestDomain(instance_id, saved["power"], spec, copied_to=saved.get("copied_to"))
+    except (OSError, ValueError, KeyError, TypeError, ConductorError) as error:
+        # One unreadable guest must not hide the others (case N33).
+        return GuestDomain(instance_id, "nostate", None, fault=str(error))
+
+
+def _to_json(domain: GuestDomain) -> dict[str, object]:
+    spec = domain.spec.to_json() if domain.spec else None
+    return {"power": domain.power, "spec": spec, "copied_to": domain.copied_to}
+
+
+def _replace(path: Path, content: str) -> None:
+    draft = path.with_suffix(".draft")
+    draft.write_text(content, encoding="utf-8")
+    draft.replace(path)
+
+
+def _tell(directory: Path, instance_id: InstanceId, verb: str) -> None:
+    with (directory / STORY).open("a", encoding="utf-8") as story:
+        story.write(json.dumps({"instance_id": instance_id, "verb": verb}) + "\n")
+
+
+def _failed(path: Path, error: OSError) -> Broken:
+    message = f"the simulated hypervisor cannot save {path}: {error.strerror}"
+    return Broken("hypervisor_state", message, path=str(path))
