@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from kombu.common import ignore_errors
 from models.errors import Broken, Rejected, Unreachable
 from tasks.envelope import complaint, trimmed_headers
 from tasks.events import EventStream, WorkerEvents
-from tasks.patience import HOLD_S, GivenBackError, Patience
+from tasks.patience import GivenBackError, Patience
 from tasks.routing import dead_letter_queue, declare_topology
 
 EX_SOFTWARE = 70
@@ -122,7 +123,7 @@ class HardenedConsumer(Consumer):
 
         Declared each time: a broker may come back without its data.
         """
-        while self.consuming.patience.away_for_s() > HOLD_S:
+        while self.consuming.patience.is_over():
             maybe_shutdown()
             time.sleep(_TICK_S)
         connection = super().connect()
@@ -187,7 +188,7 @@ class HardenedConsumer(Consumer):
         message.reject_log_error(_log, self.connection_errors)
 
     def _let_go_while_the_store_is_away(self) -> None:
-        if self.consuming.patience.away_for_s() > HOLD_S:
+        if self.consuming.patience.is_over():
             raise RecoverableConnectionError("the store does not answer: giving messages back")
 
 
@@ -221,14 +222,21 @@ class DeadLetterStep(bootsteps.ConsumerStep):
                 ignore_errors(parent.connection, consumer.cancel)
 
     def _take(self, message: Message) -> None:
-        self._parent.pool.apply_async(self._bury, (message,))
+        self._parent.pool.apply_async(
+            self._bury, (message,), callback=functools.partial(self._acknowledge, message)
+        )
 
-    def _bury(self, message: Message) -> None:
-        parent = self._parent
-        bury = parent.consuming.bury
-        assert bury is not None  # included only then
+    def _bury(self, message: Message) -> bool:
+        """Say whether the message is safe; if not, it returns when the connection closes."""
+        consuming = self._parent.consuming
+        assert consuming.bury is not None  # the step is included only then
         try:
-            parent.consuming.patience.keep_trying(lambda: bury(message))
+            consuming.patience.keep_trying(functools.partial(consuming.bury, message))
         except GivenBackError:
-            return  # unacknowledged: it returns to the queue when the connection closes
-        parent.call_soon_ack(message.ack_log_error, _log, parent.connection_errors)
+            return False
+        return True
+
+    def _acknowledge(self, message: Message, safe: bool) -> None:
+        parent = self._parent
+        if safe:
+            parent.call_soon_ack(message.ack_log_error, _log, parent.connection_errors)

@@ -31,13 +31,16 @@ class Patience:
     """What all handlers of one process know together about whether the store answers.
 
     A call that finds the store away is repeated by its own thread, with growing waits, until it
-    succeeds: its message stays unacknowledged. When that lasts longer than `HOLD_S`, the consumer
+    succeeds: its message stays unacknowledged. When that lasts longer than `hold_s`, the consumer
     lets go of the connection, so that everything returns to the queue, and comes back when a call
     has succeeded. A call that succeeds after its message has returned is answered a second time,
     which changes nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hold_s: float = HOLD_S, most_wait_s: float = _MOST_WAIT_S) -> None:
+        """Hold messages for `hold_s` seconds, with at most `most_wait_s` between two calls."""
+        self._hold_s = hold_s
+        self._most_wait_s = most_wait_s
         self._stopping = threading.Event()
         self._away_since: float | None = None
 
@@ -54,10 +57,10 @@ class Patience:
         self._away_since = None
         return result
 
-    def away_for_s(self) -> float:
-        """Return how long no call has succeeded since one found the store away; 0 if none has."""
+    def is_over(self) -> bool:
+        """Say whether the store has been away for so long that messages must go back."""
         since = self._away_since
-        return 0.0 if since is None else time.monotonic() - since
+        return since is not None and time.monotonic() - since > self._hold_s
 
     def stop(self) -> None:
         """Let calls that are waiting end with `GivenBackError`."""
@@ -66,8 +69,8 @@ class Patience:
     def _again(self, call: Callable[[], T]) -> T:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type((Unreachable, Conflict)),
-            wait=tenacity.wait_random_exponential(multiplier=0.02, max=_MOST_WAIT_S),
-            stop=self._is_over,
+            wait=tenacity.wait_random_exponential(multiplier=0.02, max=self._most_wait_s),
+            stop=self._ends,
             sleep=tenacity.sleep_using_event(self._stopping),
             before_sleep=self._note,
             reraise=True,
@@ -79,7 +82,7 @@ class Patience:
                 raise GivenBackError(str(error)) from error
             raise
 
-    def _is_over(self, state: tenacity.RetryCallState) -> bool:
+    def _ends(self, state: tenacity.RetryCallState) -> bool:
         conflict = isinstance(_error(state), Conflict)
         return self._stopping.is_set() or (conflict and state.attempt_number >= _MOST_CONFLICTS)
 

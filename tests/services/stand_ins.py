@@ -1,6 +1,6 @@
 """Processes with stand-ins for conductor, scheduler and agent: they say what they are told.
 
-    python -m tests.services.stand_ins conductor|scheduler|compute BROKER_URL [FILE]
+    python -m tests.services.stand_ins conductor|impatient|scheduler|compute BROKER_URL [FILE]
 
 The conductor does what an instance's name says: `slow-S` takes S seconds, `broken` raises,
 `away` finds no store until FILE exists. Everything else is told on stdout, a JSON line each.
@@ -25,20 +25,25 @@ from conductor.store.records import DeadLetter
 from models.errors import Broken, Unreachable
 from models.messages.base import parse
 from models.messages.letters import (
+    CONDUCTOR,
     Heartbeat,
     Hello,
     Instruction,
     Letter,
     Manifest,
+    Progress,
     Reply,
     SelectHosts,
 )
 from tasks.app import make_app
 from tasks.compute import Host, serve_compute
-from tasks.conductor import serve_conductor
+from tasks.conductor import register, serve_conductor
+from tasks.consumer import Consuming
 from tasks.events import EventStream
+from tasks.patience import Patience
+from tasks.routing import work_queue
 from tasks.scheduler import serve_scheduler
-from tasks.worker import node_name
+from tasks.worker import node_name, serve
 
 _lock = threading.Lock()
 
@@ -84,6 +89,9 @@ class StandIn:
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         tell(what="manifest", host=parse(Manifest, body).host)
 
+    def handle_progress(self, body: Mapping[str, Any]) -> None:
+        tell(what="progress", sender=parse(Progress, body).sender)
+
     def handle_dead_letter(self, letter: DeadLetter) -> None:
         tell(what="dead", **asdict(letter))
 
@@ -100,6 +108,14 @@ class StandIn:
             raise Broken("journal_failed", "the disk is full")
 
 
+def serve_impatiently(broker_url: str, stand_in: StandIn, events: EventStream) -> int:
+    """Serve as the conductor does, but hold messages for a second only."""
+    app = make_app(broker_url, (work_queue(CONDUCTOR),))
+    patience = Patience(hold_s=1.0)
+    register(app, stand_in, patience)
+    return serve(app, CONDUCTOR, Consuming(32, patience, events))
+
+
 def end_with_parent() -> None:
     sys.stdin.read()
     os._exit(1)
@@ -114,6 +130,8 @@ def main(role: str, broker_url: str, store_is_back: str = "/nowhere") -> int:
     try:
         if role == "conductor":
             return serve_conductor(broker_url, stand_in, events)
+        if role == "impatient":
+            return serve_impatiently(broker_url, stand_in, events)
         if role == "scheduler":
             return serve_scheduler(broker_url, stand_in, stand_in.publish, events)
         return serve_compute(broker_url, Host("h1", ("spawn",)), stand_in, events)

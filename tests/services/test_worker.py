@@ -177,6 +177,35 @@ def test_held_messages_do_not_hold_up_the_end_of_the_process(
     assert waiting(url, CONDUCTOR) == 1
 
 
+def test_a_long_absence_of_the_database_gives_messages_back_and_takes_them_again_after_it(
+    url: str, carrier: CeleryCarrier, tmp_path: Path
+) -> None:
+    back = tmp_path / "store_is_back"
+    with running("impatient", url, str(back)) as conductor:
+        carrier.send(letters := [request("away"), request("away")])
+        conductor.expect_many(2, what="held")
+        wait_until(lambda: waiting(url, CONDUCTOR) == 2)
+        assert conductor.alive
+        back.touch()
+        wait_until(
+            lambda: (
+                {told["id"] for told in conductor.told(what="request")}
+                == {letter.id for letter in letters}
+            )
+        )
+        carrier.send([after := request("after")])
+        conductor.expect(what="request", id=after.id)
+        assert conductor.drain() == 0
+    assert waiting(url, CONDUCTOR) == 0
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_the_scheduler_chooses_and_its_letters_leave(url: str, carrier: CeleryCarrier) -> None:
     ask = SelectHosts(token=TOKEN, wants=(Want(instance_id="i", operation_id="o"),))
     with running("scheduler", url) as scheduler:
