@@ -61,24 +61,38 @@ def transposed(rows: Sequence[Places], width: int) -> list[int]:
 
 
 class _Matching:
-    """A matching that grows row by row along augmenting paths (Kuhn 1955)."""
+    """A matching that grows row by row along shortest augmenting paths (Kuhn 1955)."""
 
     def __init__(self, rows: Sequence[Places]) -> None:
         self._rows = rows
         self._owner: dict[Places, int] = {}
-        self._visited: Places = 0
+        self._taken: Places = 0
 
     def add(self, row: int) -> bool:
         """Give the row a place too, moving others where needed; say whether that went."""
-        self._visited = 0
-        return self._augment(row)
-
-    def _augment(self, row: int) -> bool:
-        while places := self._rows[row] & ~self._visited:
-            place = places & -places
-            self._visited |= place
-            owner = self._owner.get(place)
-            if owner is None or self._augment(owner):
-                self._owner[place] = row
+        asked_by: dict[int, tuple[int, Places]] = {}
+        asked = [row]
+        seen = 0
+        for current in asked:
+            places = self._rows[current] & ~seen
+            free = places & ~self._taken
+            if free:
+                self._shift(current, free & -free, asked_by)
                 return True
+            seen |= places
+            while places:
+                place = places & -places
+                places ^= place
+                owner = self._owner[place]
+                asked_by[owner] = current, place
+                asked.append(owner)
         return False
+
+    def _shift(self, row: int, place: Places, asked_by: dict[int, tuple[int, Places]]) -> None:
+        """Give a row a free place, its old one to the row that asked for it, and so on."""
+        self._taken |= place
+        while True:
+            self._owner[place] = row
+            if row not in asked_by:
+                return
+            row, place = asked_by[row]
