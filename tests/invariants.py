@@ -1,92 +1,177 @@
-"""I1, I2 and I4 of the design, recomputed from instances and allocations alone.
+"""Invariants I1, I2 and I4 of the design, recomputed from instances and allocations alone.
 
-Shares nothing with the code that claims: it adds up what instances say they hold and compares
-the sums with what hosts say is in use.
+Shares nothing with the code that claims: sets of CPU numbers instead of masks, plain sums,
+and what each instance says of itself. Read inside one transaction, so that the picture is whole.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, Instance, Migration
-from models.hardware.guest import Placement
+from conductor.store.ports import Store, UnitOfWork
+from conductor.store.records import Allocation, Host, Instance, Migration
+from models.hardware.guest import PlacedCell, Placement
+from models.hardware.topology import HostCell
 from models.lifecycle import InstanceState
 
 
 def check_invariants(uow: UnitOfWork) -> None:
-    """Raise `AssertionError` at the first host or allocation that does not add up."""
-    instances = {i.id: i for i in uow.instances.where()}
-    moves = [m for m in uow.migrations.where() if m.unfinished]
-    moving = {(m.instance_id, m.target) for m in moves if not m.switched}
-    leaving = {(m.id, m.source) for m in moves}
-    for allocation in uow.allocations.where():
-        if (allocation.consumer_id, allocation.host) in leaving | moving:
-            continue
-        holder = instances.get(allocation.consumer_id)
-        assert holder is not None, f"I1: {allocation} belongs to nobody"
-        assert holder.state is not InstanceState.DELETED, f"I1: {allocation} of a deleted one"
-        assert holder.host == allocation.host, f"I1: {allocation}, but it lives on {holder.host}"
+    """Fail with every broken promise that this transaction sees, one a line."""
+    broken = list(violations(uow))
+    assert not broken, "\n".join(broken)
+
+
+def assert_invariants(store: Store) -> None:
+    """Fail with every broken promise, one a line."""
+    with store.read() as uow:
+        check_invariants(uow)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an instance or a move says it holds of a host."""
+
+    consumer: str
+    host: str
+    placement: Placement | None
+
+
+def violations(uow: UnitOfWork) -> Iterator[str]:
+    """Yield every broken promise of I1, I2 and I4 as one sentence."""
+    live = [each for each in uow.instances.where() if each.state is not InstanceState.DELETED]
+    moves = [each for each in uow.migrations.where() if each.unfinished]
+    allocations = uow.allocations.where()
+    claimed = list(_claimed(live, moves, {(each.consumer_id, each.host) for each in allocations}))
+    yield from _consumers(live, claimed, allocations)
     for host in uow.hosts.where():
-        held = dict(_holders(instances.values(), moves, host.name))
-        _check_amounts(uow, host, set(held))
-        for cell in host.topology.cells:
-            _check_cell(host, cell.id, list(held.values()))
+        held = [each for each in allocations if each.host == host.name]
+        yield from _amounts(host, held)
+        yield from _cells(host, [each for each in claimed if each.host == host.name])
+        if host.instances != len(held):
+            yield f"{host.name} counts {host.instances} instances, {len(held)} are allocated"
 
 
-def _holders(
-    instances: Iterable[Instance], moves: list[Migration], host: str
-) -> Iterator[tuple[str, Placement | None]]:
-    """Yield who holds something of a host: instances here, moves that leave it or come to it."""
-    leaving = {m.instance_id for m in moves if not m.switched}
-    for instance in instances:
-        if instance.host == host and instance.id not in leaving:
-            yield instance.id, instance.placement
-    for move in moves:
-        if move.source == host:
-            yield move.id, move.source_placement
-        if move.target == host and not move.switched:
-            yield move.instance_id, move.target_placement
+def _claimed(
+    live: Iterable[Instance], moves: Iterable[Migration], allocated: set[tuple[str, str]]
+) -> Iterator[Held]:
+    """Yield who says to hold what: of a move, the source the migration, the target the instance.
+
+    A move that has only been asked for holds nothing yet: its instance still holds the source.
+    """
+    begun = [each for each in moves if (each.id, each.source) in allocated]
+    leaving = {each.instance_id for each in begun if not each.switched}
+    for instance in live:
+        if instance.host is not None and instance.id not in leaving:
+            yield Held(instance.id, instance.host, instance.placement)
+    for move in begun:
+        yield Held(move.id, move.source, move.source_placement)
+        if move.target is not None and not move.switched:
+            yield Held(move.instance_id, move.target, move.target_placement)
 
 
-def _check_amounts(uow: UnitOfWork, host: Host, holders: set[str]) -> None:
-    held: Counter[str] = Counter()
-    consumers = set()
-    for allocation in uow.allocations.where(host=host.name):
-        held.update(allocation.amounts)
-        consumers.add(allocation.consumer_id)
-    assert consumers == holders, f"I1: {host.name} is held by {consumers}, not {holders}"
-    used = {name: amount for name, amount in host.used.items() if amount}
-    assert used == dict(held), f"I1: {host.name} says {used}, allocations say {dict(held)}"
-    assert host.instances == len(holders), f"I1: {host.name} counts {host.instances} instances"
-    for name, amount in held.items():
-        inventory = host.inventory[name]
-        room = (inventory.total - inventory.reserved) * inventory.ratio
-        assert amount <= room, f"I1: {host.name} over-commits {name}: {amount} of {room}"
+def _consumers(
+    live: Iterable[Instance], claimed: Iterable[Held], allocations: Iterable[Allocation]
+) -> Iterator[str]:
+    """I1: allocations are exactly what live instances and unfinished moves say they hold."""
+    said = {(each.consumer, each.host) for each in claimed}
+    found = {(each.consumer_id, each.host) for each in allocations}
+    for consumer, host in sorted(found - said):
+        yield f"I1: {host} is allocated to {consumer}, which is gone or elsewhere"
+    for consumer, host in sorted(said - found):
+        yield f"I1: {consumer} says it is on {host} and is allocated nothing there"
+    for allocation in allocations:
+        if not allocation.amounts:
+            yield f"I1: {allocation.consumer_id} is allocated nothing on {allocation.host}"
+    for instance in live:
+        if instance.placement is not None and instance.host is None:
+            yield f"I1: {instance.id} has a placement and no host"
 
 
-def _check_cell(host: Host, cell_id: int, placements: list[Placement | None]) -> None:
-    cell = next(c for c in host.topology.cells if c.id == cell_id)
-    pinned, memory_mib, shared = 0, 0, 0
-    pages: Counter[int] = Counter()
-    for placement in placements:
-        for placed in placement.cells if placement else ():
-            if placed.host_cell != cell_id:
+def _amounts(host: Host, held: Iterable[Allocation]) -> Iterator[str]:
+    """Use is the sum of allocations, and within (total - reserved) * ratio."""
+    used: Counter[str] = Counter()
+    for allocation in held:
+        used.update(allocation.amounts)
+    stored = {name: amount for name, amount in host.used.items() if amount}
+    if stored != dict(used):
+        yield f"{host.name} stores use {stored}, allocations add up to {dict(used)}"
+    for name, amount in used.items():
+        inventory = host.inventory.get(name)
+        if inventory is None:
+            yield f"{host.name} has no {name}, {amount} are allocated"
+            continue
+        most = (inventory.total - inventory.reserved) * Fraction(repr(inventory.ratio))
+        if amount > most:
+            yield f"{host.name} has {float(most)} {name}, {amount} are allocated"
+
+
+def _cells(host: Host, here: Iterable[Held]) -> Iterator[str]:
+    """Compare every NUMA cell's stored use with what those on it say."""
+    placed: dict[int, list[PlacedCell]] = {cell.id: [] for cell in host.topology.cells}
+    for held in here:
+        for each in held.placement.cells if held.placement else ():
+            if each.host_cell not in placed:
+                yield f"{held.consumer} is on NUMA cell {each.host_cell}, {host.name} has none"
                 continue
-            mine = placed.reserved_cpus | placed.blocked_cpus
-            for _, cpu in placed.pinning:
-                mine |= 1 << cpu
-            assert not pinned & mine, f"I2: two guests on the CPUs {pinned & mine:#x}"
-            pinned |= mine
-            memory_mib += placed.memory_mib
-            shared += placed.shared_vcpus.bit_count()
-            if placed.page_size_kib is not None:
-                pages[placed.page_size_kib] += placed.memory_mib * 1024 // placed.page_size_kib
-    assert cell.pinned_cpus == pinned, f"I2: {host.name} stores {cell.pinned_cpus:#x}"
-    assert cell.memory_used_mib == memory_mib, f"I4: {host.name} stores other memory"
-    assert cell.cpu_used == shared, f"I4: {host.name} stores {cell.cpu_used} shared vCPUs"
-    for pool in cell.page_pools:
-        assert pool.used >= pages[pool.size_kib], f"I4: {host.name} lost pages of {pool}"
-        if pages[pool.size_kib]:
-            assert pool.used + pool.reserved <= pool.total, f"I4: {host.name} {pool}"
+            placed[each.host_cell].append(each)
+    for cell in host.topology.cells:
+        name = f"{host.name} NUMA cell {cell.id}"
+        yield from _pins(name, cell, placed[cell.id])
+        yield from _memory(name, cell, placed[cell.id])
+
+
+def _pins(name: str, cell: HostCell, placed: Iterable[PlacedCell]) -> Iterator[str]:
+    """I2: pinned CPUs never overlap, are dedicated ones, and equal the stored set."""
+    owners: Counter[int] = Counter()
+    shared = 0
+    for each in placed:
+        owners.update(cpu for _, cpu in each.pinning)
+        owners.update(_numbers(each.reserved_cpus))
+        owners.update(_numbers(each.blocked_cpus))
+        shared += len(_numbers(each.shared_vcpus))
+    twice = sorted(cpu for cpu, count in owners.items() if count > 1)
+    if twice:
+        yield f"I2: {name} has CPUs pinned twice: {twice}"
+    strange = set(owners) - _numbers(cell.dedicated_cpus)
+    if strange:
+        yield f"I2: {name} has CPUs pinned that are not dedicated: {sorted(strange)}"
+    if set(owners) != _numbers(cell.pinned_cpus):
+        stored = sorted(_numbers(cell.pinned_cpus))
+        yield f"I2: {name} stores pinned CPUs {stored}, instances have {sorted(owners)}"
+    if shared != cell.cpu_used:
+        yield f"I2: {name} stores {cell.cpu_used} shared vCPUs, instances have {shared}"
+
+
+def _memory(name: str, cell: HostCell, placed: Iterable[PlacedCell]) -> Iterator[str]:
+    """I4: memory and pages add up, and exact guests never over-commit them."""
+    pools = {pool.size_kib: pool for pool in cell.page_pools}
+    used: Counter[int] = Counter()
+    exact: Counter[int] = Counter()
+    memory_mib = exact_mib = 0
+    for each in placed:
+        memory_mib += each.memory_mib
+        is_exact = bool(each.pinning) or each.page_size_kib is not None
+        exact_mib += each.memory_mib if is_exact else 0
+        if pools:
+            size = each.page_size_kib or min(pools)
+            pages = -(-each.memory_mib * 1024 // size)
+            used[size] += pages
+            exact[size] += pages if is_exact else 0
+    if memory_mib != cell.memory_used_mib:
+        yield f"I4: {name} stores {cell.memory_used_mib} MiB used, instances have {memory_mib}"
+    if exact_mib > cell.memory_mib:
+        yield f"I4: {name} has {cell.memory_mib} MiB, guests that never over-commit {exact_mib}"
+    if sum(size * pool.total for size, pool in pools.items()) > cell.memory_mib * 1024:
+        yield f"I4: {name} has more memory in pages than {cell.memory_mib} MiB"
+    for size, pool in pools.items():
+        if used[size] != pool.used:
+            yield f"I4: {name} stores {pool.used} pages of {size} KiB, instances have {used[size]}"
+        if exact[size] + pool.reserved > pool.total:
+            yield f"I4: {name} has {pool.total} pages of {size} KiB, over-committed"
+
+
+def _numbers(mask: int) -> set[int]:
+    return {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1}

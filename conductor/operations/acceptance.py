@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from conductor.operations.definition import NewOperation, Operation
 from conductor.operations.ending import close, tell
 from conductor.operations.engine import Engine
+from conductor.operations.replay import Verdict, judge
 from conductor.operations.waits import ON_INSTANCE
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
-from models.errors import ConductorError, Rejected
+from models.errors import Broken, ConductorError, Rejected
 from models.lifecycle import OperationState
-from models.messages.requests import Request, parse_request
+from models.messages.requests import ReplayOperation, Request, parse_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ def accept(engine: Engine, uow: UnitOfWork, incoming: Incoming) -> list[str]:
     try:
         request = parse_request(incoming.task, incoming.body)
         with uow.savepoint():
+            if isinstance(request, ReplayOperation):
+                return _replay(engine, uow, incoming, request)
             return _create(engine, uow, incoming, request)
     except Rejected as error:
         return _reject(uow, incoming, error)
@@ -75,6 +79,93 @@ def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Reques
     ids = _take_instance(engine, uow, definition, record, instance)
     tell(uow, record, "accepted", incoming.task)
     return ids
+
+
+class _OnlyAsked(Exception):
+    """Rolls a savepoint back after asking what a replay would do."""
+
+
+def _replay(
+    engine: Engine, uow: UnitOfWork, incoming: Incoming, request: ReplayOperation
+) -> list[str]:
+    old = uow.operations.get(request.operation_id)
+    definition = engine.definitions.get(old.kind) if old is not None else None
+    if old is None or definition is None:
+        message = f"operation_id is {request.operation_id}: no such operation"
+        raise Rejected("operation_unknown", message, key="operation_id")
+    verdict = _judged(uow, definition, old, request, incoming.id)
+    record = replace(
+        _record(uow, incoming, definition.version, OperationState.ACCEPTED),
+        replay_of=old.id,
+        instance_id=old.instance_id,
+    )
+    told = f"{verdict.outcome}: {'; '.join(verdict.reasons)}"
+    if request.dry_run:
+        record = replace(record, data=verdict.to_json())
+        uow.operations.add(record)
+        tell(uow, record, "replay-asked", told)
+        return close(uow, record, OperationState.SUCCEEDED, verdict.to_json())
+    record = replace(record, kind=old.kind, request=old.request)
+    if verdict.outcome in ("done", "refused"):
+        return _end_replay(uow, record, verdict)
+    going = _going_on(uow, record, old, verdict)
+    uow.operations.add(going)
+    tell(uow, going, "replay", told)
+    _hold(uow, going)
+    return [going.id]
+
+
+def _judged(
+    uow: UnitOfWork,
+    definition: Operation[Any],
+    old: OperationRecord,
+    request: ReplayOperation,
+    new_id: str,
+) -> Verdict:
+    verdict = None
+    with suppress(_OnlyAsked), uow.savepoint():
+        verdict = judge(uow, definition, old, new_id)
+        if request.dry_run:
+            raise _OnlyAsked
+    if verdict is None:
+        raise Broken("replay_undecided", f"operation {old.id} cannot be judged")
+    return verdict
+
+
+def _end_replay(uow: UnitOfWork, record: OperationRecord, verdict: Verdict) -> list[str]:
+    told = "; ".join(verdict.reasons)
+    if verdict.outcome == "done":
+        uow.operations.add(record)
+        tell(uow, record, "replay", f"declared done: {told}")
+        return close(uow, record, OperationState.SUCCEEDED, verdict.to_json())
+    error = Rejected("replay_refused", told, conflicts=list(verdict.reasons))
+    refused = replace(record, error=error.to_json())
+    uow.operations.add(refused)
+    return close(uow, refused, OperationState.FAILED, {})
+
+
+def _going_on(
+    uow: UnitOfWork, record: OperationRecord, old: OperationRecord, verdict: Verdict
+) -> OperationRecord:
+    """Return the operation that takes up where the old one is, under asks of its own."""
+    back = verdict.outcome == "back"
+    return replace(
+        record,
+        step=verdict.step,
+        data=verdict.data or {},
+        undoing=back,
+        error=old.error if back else None,
+        state=OperationState.UNDOING if back else OperationState.ACCEPTED,
+        children_left=uow.operations.count(parent_id=record.id, ended_at=None),
+        wake_at=uow.now,
+        deadline_at=uow.now + 3_600.0,
+    )
+
+
+def _hold(uow: UnitOfWork, record: OperationRecord) -> None:
+    instance = uow.instances.get(record.instance_id or "")
+    if instance is not None:
+        uow.instances.save(replace(instance, operation_id=record.id))
 
 
 def _locked_instance(uow: UnitOfWork, request: Request) -> Instance | None:

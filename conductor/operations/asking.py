@@ -58,8 +58,9 @@ def ask_again(scope: Scope, record: OperationRecord) -> OperationRecord:
     if record.waiting is None:
         raise Broken("nothing_asked", f"operation {record.id} waits for an ask it does not hold")
     scope.uow.post(Letter(**record.waiting["letter"]))
-    again = replace(record, tries=record.tries + 1)
-    scope.save(again, scope.settings.ask_again_s * min(2**again.tries, 32))
+    asked = record.waiting.get("asked", 1) + 1
+    again = replace(record, waiting={**record.waiting, "asked": asked})
+    scope.save(again, scope.settings.ask_again_s * min(2**asked, 32))
     return again
 
 
@@ -131,7 +132,6 @@ def _wait(
         sequence=record.sequence + 1,
         waiting={**waiting, "letter": asdict(letter)},
         waiting_on=ON_HOST + waiting["host"] if "host" in waiting else ON_SCHEDULER,
-        tries=record.tries if record.undoing else 0,
     )
     scope.save(asked, scope.settings.ask_again_s)
     return asked

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from conductor.operations.definition import AskHost, AskScheduler, Operation, Outcome
+from conductor.operations.definition import (
+    AskHost,
+    AskScheduler,
+    NewOperation,
+    Operation,
+    Outcome,
+)
 from conductor.operations.instances import must_get, spawn_args
 from conductor.placement.claims import release_claim
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
-from models.errors import NoValidHost
+from conductor.store.records import Json, OperationRecord
+from models.errors import NoValidHost, Rejected
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.letters import Want
+from models.messages.requests import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +121,24 @@ def built(build: Build) -> Json:
 
 def _operation_of(build: Build, uow: UnitOfWork) -> str:
     return str(must_get(uow, build.instance_id).operation_id)
+
+
+@build_instance.replay
+def build_again(_: NewOperation, old: OperationRecord, uow: UnitOfWork) -> Build:
+    """Begin anew for the same instance: hosts that refused it then may take it now."""
+    instance = must_get(uow, old.instance_id or "")
+    if instance.state is not InstanceState.ERROR or instance.host is not None:
+        message = f"instance {instance.id} is {instance.state}, not a build that has failed"
+        raise Rejected("instance_state", message, key="instance_id")
+    uow.instances.save(
+        replace(instance, state=InstanceState.BUILDING, task_state=TaskState.SCHEDULING, fault=None)
+    )
+    return replace(build_instance.load(old.data), alternates=(), tried=())
+
+
+@build_instance.met
+def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that it runs already, if it does."""
+    instance = uow.instances.get(old.instance_id or "")
+    met = instance is not None and instance.state is InstanceState.ACTIVE
+    return "it is active already" if met else None

@@ -19,10 +19,11 @@ from conductor.operations.requested import spec_of
 from conductor.operations.waits import ON_PARENT
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
+from models.errors import Rejected
 from models.ids import OperationId, child_instance_id
-from models.lifecycle import InstanceState, OperationState
+from models.lifecycle import InstanceState, OperationState, TaskState
 from models.messages.letters import Want
-from models.messages.requests import BuildInstances
+from models.messages.requests import BuildInstances, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,38 @@ def start_builds(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
 def instance_ids(builds: Builds) -> Json:
     """Return the ids of the instances, in order."""
     return {"instances": list(builds.instances)}
+
+
+@build_instances.replay
+def build_again(new: NewOperation, old: OperationRecord, uow: UnitOfWork) -> Builds:
+    """Begin anew for those of its instances that are in ERROR without a host; others are done."""
+    builds = build_instances.load(old.data)
+    failed = [
+        instance
+        for instance in uow.instances.lock_many(builds.instances).values()
+        if instance.state is InstanceState.ERROR
+        and instance.host is None
+        and instance.operation_id is None
+    ]
+    if not failed:
+        raise Rejected("nothing_failed", "none of its instances is a build that has failed")
+    children = [
+        _child(new, builds.instances.index(instance.id), instance.id, uow.now)
+        for instance in failed
+    ]
+    for instance, child in zip(failed, children, strict=True):
+        again = replace(instance, state=InstanceState.BUILDING, operation_id=child.id, fault=None)
+        uow.instances.save(replace(again, task_state=TaskState.SCHEDULING, updated_at=uow.now))
+    uow.operations.add_many(children)
+    return replace(builds, count=len(children), alternates={})
+
+
+@build_instances.met
+def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that all its instances run already, if they do."""
+    ids = build_instances.load(old.data).instances if old.data else ()
+    active = uow.instances.count(id=ids, state=InstanceState.ACTIVE) if ids else 0
+    return f"all {active} instances are active already" if ids and active == len(ids) else None
 
 
 def _waits(instance: Instance) -> bool:

@@ -114,7 +114,12 @@ def start_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @cold_move.step
 def await_confirmation(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Hand it over; the source keeps its room until somebody decides."""
-    migration = moves.save(uow, moves.of(move, uow), state=MigrationState.FINISHED)
+    migration = moves.of(move, uow)
+    if migration.state is MigrationState.ERROR:
+        # Taken up again after its source was given up: there is nothing to revert to.
+        moves.settle(uow, moves.save(uow, migration, state=MigrationState.CONFIRMED))
+        return move
+    moves.save(uow, migration, state=MigrationState.FINISHED)
     instance = must_get(uow, move.instance_id)
     power = PowerState.RUNNING if migration.was_running else PowerState.SHUTDOWN
     resized = replace(instance, state=InstanceState.RESIZED, power_state=power)

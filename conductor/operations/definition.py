@@ -25,7 +25,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 from pydantic import TypeAdapter
 
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from conductor.store.records import Json, OperationRecord
 from models.messages.letters import Want
 from models.messages.requests import Request
 
@@ -103,6 +103,8 @@ class NewOperation:
 
 
 Accept = Callable[[NewOperation, UnitOfWork], S]
+Replay = Callable[[NewOperation, OperationRecord, UnitOfWork], S]
+IsMet = Callable[[Request, OperationRecord, UnitOfWork], str | None]
 WhenBusy = Literal["reject", "queue", "supersede"]
 
 
@@ -130,6 +132,8 @@ class Operation(Generic[S]):
         self.run_accept: Accept[S] | None = None
         self.on_failure: Callable[[S, Json, UnitOfWork], None] | None = None
         self.on_given_up: Callable[[S, Json, UnitOfWork], None] | None = None
+        self.run_replay: Replay[S] | None = None
+        self.is_met: IsMet | None = None
         self.describe: Callable[[S], Json] = lambda _: {}
         self._state = state
 
@@ -164,6 +168,16 @@ class Operation(Generic[S]):
         self.run_accept = run
         return run
 
+    def replay(self, run: Replay[S]) -> Replay[S]:
+        """Register how a replay begins anew, where `accept` would ask for something new."""
+        self.run_replay = run
+        return run
+
+    def met(self, run: IsMet) -> IsMet:
+        """Register what says, in a sentence, that reality is as asked already; nothing if not."""
+        self.is_met = run
+        return run
+
     def failed(self, run: Callable[[S, Json, UnitOfWork], None]) -> None:
         """Register what is written, last, when everything has been undone."""
         self.on_failure = run
@@ -186,6 +200,7 @@ class Operation(Generic[S]):
         other.steps = self.steps
         other.on_failure, other.on_given_up = self.on_failure, self.on_given_up
         other.describe = self.describe
+        other.is_met = self.is_met
         return other
 
     def index(self, name: str) -> int:

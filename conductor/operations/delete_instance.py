@@ -9,10 +9,10 @@ from conductor.operations.definition import AskHost, NewOperation, Operation, Ou
 from conductor.operations.instances import must_get
 from conductor.placement import claims
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json, Migration
+from conductor.store.records import Instance, Json, Migration, OperationRecord
 from models.hardware.flavor import Flavor
 from models.lifecycle import InstanceState, MigrationState, PowerState, TaskState
-from models.messages.requests import DeleteInstance
+from models.messages.requests import DeleteInstance, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,14 @@ def release(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
 def deleted(delete: Delete) -> Json:
     """Return the id of the instance."""
     return {"instance_id": delete.instance_id}
+
+
+@delete_instance.met
+def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that it is gone already, if it is."""
+    instance = uow.instances.get(old.instance_id or "")
+    gone = instance is None or instance.state is InstanceState.DELETED
+    return "it has been deleted already" if gone else None
 
 
 def _awaiting(delete: Delete, uow: UnitOfWork) -> Migration | None:

@@ -60,7 +60,7 @@ def close(
     ended = replace(
         record,
         state=state,
-        undoing=False,
+        undoing=record.undoing and state is OperationState.STUCK,
         waiting=None,
         waiting_on=None,
         resume_step=None,

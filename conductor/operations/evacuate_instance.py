@@ -13,7 +13,7 @@ from conductor.operations.definition import NewOperation, Operation, Outcome
 from conductor.operations.moves import Move, Plan
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json
-from models.lifecycle import InstanceState, MigrationKind, MigrationState, TaskState
+from models.lifecycle import InstanceState, MigrationKind, MigrationState
 from models.messages.requests import EvacuateInstance
 
 evacuate_instance = Operation("evacuate_instance", Move, when_busy="supersede")
@@ -28,7 +28,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     instance = moves.movable(new, uow, _STATES)
     moves.check_source(instance, uow, alive=False)
     moves.check_target(instance, request.host, uow, same=False)
-    plan = Plan(MigrationKind.EVACUATION, TaskState.EVACUATING, instance.flavor, request.host)
+    plan = Plan(MigrationKind.EVACUATION, instance.flavor, request.host)
     return moves.begin(new, uow, instance, plan)
 
 
@@ -88,3 +88,6 @@ def switch(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 def stay(move: Move, fault: Json, uow: UnitOfWork) -> None:
     """Still on its dead host, with the fault beside it."""
     moves.failed(move, fault, uow)
+
+
+evacuate_instance.met(moves.is_elsewhere)

@@ -9,7 +9,7 @@ from conductor.operations.definition import AskHost, NewOperation, Operation, Ou
 from conductor.operations.moves import Move, Plan
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json
-from models.lifecycle import InstanceState, MigrationKind, MigrationState, TaskState
+from models.lifecycle import InstanceState, MigrationKind, MigrationState
 from models.messages.requests import LiveMigrateInstance
 
 COPY_TIMEOUT_S = 3 * 3_600.0
@@ -24,7 +24,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     instance = moves.movable(new, uow, (InstanceState.ACTIVE,))
     moves.check_source(instance, uow, alive=True)
     moves.check_target(instance, request.host, uow, same=False)
-    plan = Plan(MigrationKind.LIVE_MIGRATION, TaskState.MIGRATING, instance.flavor, request.host)
+    plan = Plan(MigrationKind.LIVE_MIGRATION, instance.flavor, request.host)
     return moves.begin(new, uow, instance, plan)
 
 
@@ -126,3 +126,6 @@ def settle(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 
 live_migrate_instance.failed(moves.failed)
 live_migrate_instance.given_up(moves.failed_after_switch)
+
+
+live_migrate_instance.met(moves.is_elsewhere)

@@ -9,7 +9,7 @@ from conductor.operations.cold_move import cold_move
 from conductor.operations.definition import NewOperation
 from conductor.operations.moves import Move, Plan
 from conductor.store.ports import UnitOfWork
-from models.lifecycle import InstanceState, MigrationKind, TaskState
+from models.lifecycle import InstanceState, MigrationKind
 from models.messages.requests import MigrateInstance
 
 migrate_instance = cold_move.variant("migrate_instance")
@@ -22,5 +22,8 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     instance = moves.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
     moves.check_source(instance, uow, alive=True)
     moves.check_target(instance, request.host, uow, same=False)
-    plan = Plan(MigrationKind.MIGRATION, TaskState.MIGRATING, instance.flavor, request.host)
+    plan = Plan(MigrationKind.MIGRATION, instance.flavor, request.host)
     return moves.begin(new, uow, instance, plan)
+
+
+migrate_instance.met(moves.is_elsewhere)

@@ -16,7 +16,7 @@ from conductor.operations.definition import AskHost, AskScheduler, NewOperation
 from conductor.operations.instances import must_get, spawn_args_of
 from conductor.placement import claims
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json, Migration
+from conductor.store.records import Instance, Json, Migration, OperationRecord
 from models.errors import Broken, Rejected
 from models.hardware.flavor import Flavor
 from models.lifecycle import (
@@ -27,9 +27,16 @@ from models.lifecycle import (
     TaskState,
 )
 from models.messages.letters import Want
-from models.messages.requests import InstanceRequest
+from models.messages.requests import InstanceRequest, Request
 
 DOWN_AFTER_S = 30.0
+_TASKS = {
+    MigrationKind.MIGRATION: TaskState.MIGRATING,
+    MigrationKind.RESIZE: TaskState.RESIZING,
+    MigrationKind.LIVE_MIGRATION: TaskState.MIGRATING,
+    MigrationKind.EVACUATION: TaskState.EVACUATING,
+}
+_LOST = (InstanceState.ERROR, InstanceState.DELETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,6 @@ class Plan:
     """What is asked of a move, before anything is held."""
 
     kind: MigrationKind
-    task_state: TaskState
     flavor: Flavor
     host: str | None = None
     same_host: bool = False
@@ -116,7 +122,7 @@ def begin(new: NewOperation, uow: UnitOfWork, instance: Instance, plan: Plan) ->
         updated_at=uow.now,
     )
     uow.migrations.add(migration)
-    uow.instances.save(replace(instance, task_state=plan.task_state, updated_at=uow.now))
+    uow.instances.save(replace(instance, task_state=_TASKS[plan.kind], updated_at=uow.now))
     return Move(instance.id, migration.id)
 
 
@@ -136,8 +142,15 @@ def save(uow: UnitOfWork, migration: Migration, **changes: Any) -> Migration:
 
 
 def hold_source(move: Move, uow: UnitOfWork) -> Move:
-    """Let the migration hold what the instance has held on its source."""
-    migration = of(move, uow)
+    """Let the migration hold what the instance has held on its source.
+
+    An operation that was superseded may have moved it away meanwhile: then this one is over.
+    """
+    migration, instance = of(move, uow), must_get(uow, move.instance_id)
+    if instance.host != migration.source:
+        message = f"the instance has left {migration.source} for {instance.host}"
+        raise Rejected("instance_moved", message, key="instance_id")
+    uow.instances.save(replace(instance, task_state=_TASKS[migration.kind]))
     claims.hand_to_migration(uow, migration)
     save(uow, migration, state=MigrationState.MIGRATING)
     return move
@@ -248,6 +261,16 @@ def failed_after_switch(move: Move, fault: Json, uow: UnitOfWork) -> None:
     instance = must_get(uow, move.instance_id)
     broken = replace(instance, state=InstanceState.ERROR, task_state=None, fault=fault)
     uow.instances.save(replace(broken, updated_at=uow.now))
+
+
+def is_elsewhere(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that the instance has left the source of the old move already, if it has."""
+    instance = uow.instances.get(old.instance_id or "")
+    moves = uow.migrations.where(instance_id=old.instance_id, operation_id=old.id)
+    if instance is None or not moves or instance.state in _LOST:
+        return None
+    source, host = moves[-1].source, instance.host
+    return f"it is on {host} already, not on {source}" if host not in (None, source) else None
 
 
 def running_or_not(migration: Migration) -> str:

@@ -12,7 +12,7 @@ from conductor.operations.requested import NO_IMAGE, flavor_of
 from conductor.store.ports import UnitOfWork
 from models.errors import Rejected
 from models.hardware.constraints import guest_topology
-from models.lifecycle import InstanceState, MigrationKind, TaskState
+from models.lifecycle import InstanceState, MigrationKind
 from models.messages.requests import ResizeInstance
 
 resize_instance = cold_move.variant("resize_instance")
@@ -33,5 +33,5 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
         message = f"root_gb is {flavor.root_gb}: the disk has {had} and cannot shrink"
         raise Rejected("disk_shrinks", message, key="flavor")
     guest_topology(flavor, instance.image or NO_IMAGE)
-    plan = Plan(MigrationKind.RESIZE, TaskState.RESIZING, flavor, request.host, same_host=True)
+    plan = Plan(MigrationKind.RESIZE, flavor, request.host, same_host=True)
     return moves.begin(new, uow, instance, plan)

@@ -6,8 +6,9 @@ from conductor.operations.definition import AskHost, NewOperation, Operation, Ou
 from conductor.operations.instances import must_get
 from conductor.operations.power import Power, begin, host_of, settle, task_failed
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from conductor.store.records import Json, OperationRecord
 from models.lifecycle import InstanceState, PowerState, TaskState
+from models.messages.requests import Request
 
 start_instance = Operation("start_instance", Power)
 
@@ -42,3 +43,11 @@ def activate(power: Power, uow: UnitOfWork) -> Outcome[Power]:
 def stay_stopped(power: Power, fault: Json, uow: UnitOfWork) -> None:
     """Leave it as it was, with the fault."""
     task_failed(power, fault, uow)
+
+
+@start_instance.met
+def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that it runs already, if it does."""
+    instance = uow.instances.get(old.instance_id or "")
+    met = instance is not None and instance.state is InstanceState.ACTIVE
+    return "it runs already" if met else None

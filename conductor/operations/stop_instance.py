@@ -6,8 +6,9 @@ from conductor.operations.definition import AskHost, NewOperation, Operation, Ou
 from conductor.operations.instances import must_get
 from conductor.operations.power import Power, begin, host_of, settle, task_failed
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from conductor.store.records import Json, OperationRecord
 from models.lifecycle import InstanceState, PowerState, TaskState
+from models.messages.requests import Request
 
 stop_instance = Operation("stop_instance", Power)
 
@@ -42,3 +43,11 @@ def mark_stopped(power: Power, uow: UnitOfWork) -> Outcome[Power]:
 def stay_active(power: Power, fault: Json, uow: UnitOfWork) -> None:
     """Leave it as it was, with the fault."""
     task_failed(power, fault, uow)
+
+
+@stop_instance.met
+def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that it is stopped already, if it does."""
+    instance = uow.instances.get(old.instance_id or "")
+    met = instance is not None and instance.state is InstanceState.STOPPED
+    return "it is stopped already" if met else None

@@ -37,7 +37,7 @@ class _Tables:
     def __init__(self) -> None:
         self.operations = Table(
             shapes.OPERATIONS,
-            hashed=("instance_id", "parent_id", "state"),
+            hashed=("instance_id", "parent_id", "state", "replay_of", "waiting_on"),
             moments={"wakes": _wakes, "ended": lambda each: each.ended_at},
         )
         self.instances = Table(

@@ -177,6 +177,22 @@ class UnshelveInstance(InstanceRequest):
     host: Name | None = None
 
 
+class ReplayOperation(Request):
+    """Take up an operation that has failed; with `dry_run` only say what would become of it."""
+
+    task: ClassVar[str] = "conductor.replay_operation"
+
+    operation_id: str
+    dry_run: bool = False
+
+    @field_validator("operation_id")
+    @classmethod
+    def _is_an_id(cls, value: str) -> str:
+        if not is_uuid(value):
+            raise ValueError("should be a UUID")
+        return value.lower()
+
+
 class DefineEntry(Request):
     """Create a flavor, image, aggregate, zone, server group or quota."""
 
@@ -218,6 +234,7 @@ REQUESTS: dict[str, type[Request]] = {
         EvacuateInstance,
         ShelveInstance,
         UnshelveInstance,
+        ReplayOperation,
         DefineEntry,
         RemoveEntry,
     )

@@ -111,6 +111,8 @@ OPERATIONS: Final = Table(
     Index(None, "state", "created_at"),
     Index(None, "instance_id"),
     Index(None, "parent_id", **_partial("parent_id IS NOT NULL")),
+    Index(None, "replay_of", **_partial("replay_of IS NOT NULL")),
+    Index(None, "waiting_on", **_partial("waiting_on IS NOT NULL")),
     Index(None, "ended_at", "id", **_partial("ended_at IS NOT NULL")),
     Index(None, "wake_at", "id", **_partial(RUNNING)),
 )

@@ -8,7 +8,7 @@ from conductor.store.ports import Store
 from models.lifecycle import InstanceState, OperationState
 from tests.invariants import check_invariants
 
-_HAS_GUEST = (InstanceState.ACTIVE, InstanceState.STOPPED)
+_HAS_GUEST = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.SHELVED)
 
 
 class System(Protocol):

@@ -255,6 +255,13 @@ class World:
         assert found is not None
         return found
 
+    def instance_by_id(self, instance_id: str) -> Instance:
+        """Return an instance."""
+        with self.store.read() as uow:
+            found = uow.instances.get(instance_id)
+        assert found is not None
+        return found
+
     def host(self, name: str) -> Host:
         """Return a host as the database has it."""
         with self.store.read() as uow:

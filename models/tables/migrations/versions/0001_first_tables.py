@@ -90,6 +90,22 @@ def _operations() -> None:
         sqlite_where=sa.text("parent_id IS NOT NULL"),
     )
     op.create_index(
+        op.f("ix_operations_replay_of"),
+        "operations",
+        ["replay_of"],
+        unique=False,
+        postgresql_where=sa.text("replay_of IS NOT NULL"),
+        sqlite_where=sa.text("replay_of IS NOT NULL"),
+    )
+    op.create_index(
+        op.f("ix_operations_waiting_on"),
+        "operations",
+        ["waiting_on"],
+        unique=False,
+        postgresql_where=sa.text("waiting_on IS NOT NULL"),
+        sqlite_where=sa.text("waiting_on IS NOT NULL"),
+    )
+    op.create_index(
         op.f("ix_operations_state_created_at"), "operations", ["state", "created_at"], unique=False
     )
     op.create_index(

@@ -1,0 +1,301 @@
+"""What moves do, hold and leave: cold, resized, live, evacuated; confirmed or reverted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from conductor import hosts
+from models.lifecycle import InstanceState, MigrationState, OperationState, PowerState
+from tests.operations.audit import check_at_any_time, check_at_rest
+from tests.operations.world import PINNED, SHARED, World
+from workers.hypervisor.fates import Call, Ending, Fate, Fates
+
+BIGGER = {"vcpus": 3, "memory_mb": 2048, "extra_specs": {"hw:cpu_policy": "dedicated"}}
+WHOLE = {"vcpus": 4, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "dedicated"}}
+
+
+def on_verb(ending: Ending, verb: str, *hosts: str) -> Callable[[str], Fates]:
+    """Return fates under which these hosts end every call of a verb so; all else is done."""
+
+    def fates_of(host: str) -> Fates:
+        def fate(call: Call) -> Fate:
+            return Fate(ending=ending if call.verb == verb and host in hosts else "done")
+
+        return fate
+
+    return fates_of
+
+
+def built(world: World, flavor: dict[str, object], **wishes: object) -> str:
+    """Build one instance and return its id."""
+    operation = world.build(flavor, **wishes)
+    world.run_out()
+    assert world.ended(operation) is OperationState.SUCCEEDED
+    return world.instance(operation).id
+
+
+def ask(world: World, task: str, instance_id: str, **arguments: object) -> str:
+    """Ask for something and let it end, auditing after every letter."""
+    operation = world.submit(task, {"instance_id": instance_id, **arguments})
+    while queues := world.waiting_queues():
+        world.deliver(queues[0])
+        check_at_any_time(world)
+    world.run_out()
+    return operation
+
+
+def test_a_cold_migration_awaits_confirmation_with_room_kept_on_the_source() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, WHOLE, host="host-0")
+    operation = ask(world, "migrate_instance", instance_id)
+    assert world.ended(operation) is OperationState.SUCCEEDED
+    instance = world.instance_by_id(instance_id)
+    assert instance.state is InstanceState.RESIZED
+    assert instance.host == "host-1"
+    assert world.host("host-0").used["PCPU"] == 4
+    assert world.host("host-1").used["PCPU"] == 4
+    newcomer = world.build(WHOLE)
+    world.run_out()
+    assert world.ended(newcomer) is OperationState.FAILED  # N38: the room is kept
+
+
+def test_confirming_gives_the_source_back_and_reverting_the_target() -> None:
+    for verb, home, away in (
+        ("confirm_resize", "host-1", "host-0"),
+        ("revert_resize", "host-0", "host-1"),
+    ):
+        world = World(hosts=2)
+        instance_id = built(world, PINNED, host="host-0")
+        ask(world, "resize_instance", instance_id, flavor=BIGGER, host="host-1")
+        operation = ask(world, verb, instance_id)
+        assert world.ended(operation) is OperationState.SUCCEEDED, world.operation(operation)
+        instance = world.instance_by_id(instance_id)
+        assert instance.state is InstanceState.ACTIVE
+        assert instance.host == home
+        assert instance.flavor.vcpus == (3 if verb == "confirm_resize" else 2)
+        assert world.host(home).used["PCPU"] == instance.flavor.vcpus
+        assert not world.host(away).used.get("PCPU")
+        check_at_rest(world)
+
+
+@pytest.mark.parametrize("verb", ["confirm_resize", "revert_resize"])
+def test_a_resize_on_its_own_host_holds_both_and_releases_exactly_one(verb: str) -> None:
+    world = World(hosts=1, hardware=None)
+    instance_id = built(world, {**PINNED, "vcpus": 1})
+    operation = ask(world, "resize_instance", instance_id, flavor=PINNED)
+    assert world.ended(operation) is OperationState.SUCCEEDED, world.operation(operation)
+    assert world.host("host-0").used["PCPU"] == 3
+    ask(world, verb, instance_id)
+    instance = world.instance_by_id(instance_id)
+    assert instance.state is InstanceState.ACTIVE
+    assert world.host("host-0").used["PCPU"] == instance.flavor.vcpus
+    check_at_rest(world)
+
+
+def test_unpinned_to_pinned_counts_each_on_its_side() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, {"vcpus": 2, "memory_mb": 512}, host="host-0")
+    ask(world, "resize_instance", instance_id, flavor=PINNED, host="host-1")
+    assert world.host("host-0").used.get("VCPU") == 2
+    assert world.host("host-1").used.get("PCPU") == 2
+    assert not world.host("host-1").used.get("VCPU")
+    ask(world, "confirm_resize", instance_id)
+    assert not any(world.host("host-0").used.values())
+    check_at_rest(world)
+
+
+def test_a_target_that_refuses_is_left_for_another_while_the_guest_runs_on() -> None:
+    world = World(hosts=3, fates=on_verb("refused", "spawn", "host-1"))
+    instance_id = built(world, PINNED, host="host-0")
+    operation = ask(world, "migrate_instance", instance_id)
+    assert world.ended(operation) is OperationState.SUCCEEDED
+    assert world.instance_by_id(instance_id).host == "host-2"
+    check_guests(world, instance_id, {"host-0", "host-2"})
+
+
+def check_guests(world: World, instance_id: str, hosts: set[str]) -> None:
+    """Say where the hypervisors have a guest of the instance."""
+    found = {
+        name
+        for name, host in world.hosts.items()
+        if host.hypervisor.domain(instance_id) is not None  # type: ignore[arg-type] # a plain id
+    }
+    assert found == hosts
+
+
+def test_a_move_that_no_target_takes_leaves_everything_as_it_was() -> None:
+    world = World(hosts=2, fates=on_verb("refused", "spawn", "host-1"))
+    instance_id = built(world, PINNED, host="host-0")
+    before = world.instance_by_id(instance_id)
+    operation = ask(world, "migrate_instance", instance_id)
+    assert world.ended(operation) is OperationState.FAILED
+    after = world.instance_by_id(instance_id)
+    assert (after.state, after.host, after.placement) == (
+        InstanceState.ACTIVE,
+        "host-0",
+        before.placement,
+    )
+    assert not world.host("host-1").used.get("PCPU")
+    check_at_rest(world)
+
+
+def test_a_failure_behind_the_switch_leaves_exactly_the_new_flavor_on_the_new_host() -> None:
+    world = World(hosts=2, fates=on_verb("refused", "power_on", "host-1"))
+    instance_id = built(world, PINNED, host="host-0")
+    operation = ask(world, "resize_instance", instance_id, flavor=BIGGER, host="host-1")
+    assert world.ended(operation) is OperationState.FAILED
+    instance = world.instance_by_id(instance_id)
+    assert instance.state is InstanceState.ERROR
+    assert instance.host == "host-1"
+    assert world.host("host-1").used["PCPU"] == 3
+    assert not any(world.host("host-0").used.values())
+
+
+def test_a_move_from_a_dead_source_is_refused_before_anything_is_claimed() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, PINNED, host="host-0")
+    world.kill_host("host-0")
+    world.pass_time(100.0)
+    for task in ("migrate_instance", "live_migrate_instance"):
+        operation = ask(world, task, instance_id)
+        assert world.operation(operation).error["code"] == "host_down"  # type: ignore[index] # refused
+    assert not world.host("host-1").used.get("PCPU")
+
+
+def test_a_live_migration_takes_new_pins_and_leaves_nothing_behind() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, PINNED, host="host-0")
+    other = built(world, PINNED, host="host-1")
+    operation = ask(world, "live_migrate_instance", instance_id)
+    assert world.ended(operation) is OperationState.SUCCEEDED, world.operation(operation)
+    instance = world.instance_by_id(instance_id)
+    assert (instance.host, instance.state) == ("host-1", InstanceState.ACTIVE)
+    assert instance.power_state is PowerState.RUNNING
+    assert not any(world.host("host-0").used.values())
+    assert world.host("host-1").used["PCPU"] == 4
+    assert world.instance_by_id(other).state is InstanceState.ACTIVE
+    check_at_rest(world)
+
+
+def test_a_live_migration_whose_copy_fails_leaves_the_source_as_it_was() -> None:
+    world = World(hosts=2, fates=on_verb("refused", "copy", "host-0"))
+    instance_id = built(world, PINNED, host="host-0")
+    before = world.instance_by_id(instance_id)
+    operation = ask(world, "live_migrate_instance", instance_id)
+    assert world.ended(operation) is OperationState.FAILED
+    after = world.instance_by_id(instance_id)
+    assert (after.host, after.placement, after.state) == (
+        before.host,
+        before.placement,
+        InstanceState.ACTIVE,
+    )
+    assert world.hosts["host-0"].hypervisor.domains()[0].power == "running"
+    assert not any(world.host("host-1").used.values())
+    check_at_rest(world)
+
+
+def test_an_evacuation_supersedes_a_stop_that_waits_for_the_dead_host() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, PINNED, host="host-0")
+    world.kill_host("host-0")
+    stop = world.submit("stop_instance", {"instance_id": instance_id})
+    world.settle()
+    with world.store.begin() as uow:
+        hosts.force_down(uow, "host-0", "fenced")
+    evacuate = ask(world, "evacuate_instance", instance_id)
+    assert world.ended(evacuate) is OperationState.SUCCEEDED, world.operation(evacuate)
+    assert world.ended(stop) in (OperationState.CANCELLED, OperationState.FAILED)
+    instance = world.instance_by_id(instance_id)
+    assert (instance.host, instance.state) == ("host-1", InstanceState.ACTIVE)
+    assert not any(world.host("host-0").used.values())
+    world.restart_host("host-0")
+    world.run_out()
+    check_at_rest(world)
+
+
+def test_an_instance_on_a_living_host_is_not_evacuated() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, PINNED, host="host-0")
+    operation = ask(world, "evacuate_instance", instance_id)
+    assert world.operation(operation).error["code"] == "host_up"  # type: ignore[index] # refused
+
+
+def test_a_rebuild_changes_the_image_in_place_on_a_full_host() -> None:
+    world = World(hosts=1)
+    instance_id = built(world, WHOLE)
+    before = world.instance_by_id(instance_id)
+    operation = ask(world, "rebuild_instance", instance_id, image={"id": "img-2"})
+    assert world.ended(operation) is OperationState.SUCCEEDED, world.operation(operation)
+    after = world.instance_by_id(instance_id)
+    assert after.image is not None
+    assert after.image.id == "img-2"
+    assert after.placement == before.placement
+    check_at_rest(world)
+
+
+def test_an_image_that_changes_the_numa_demand_is_refused_and_nothing_changes() -> None:
+    world = World(hosts=1)
+    instance_id = built(world, SHARED)
+    image = {"id": "img-2", "properties": {"hw_numa_nodes": 1}}
+    operation = ask(world, "rebuild_instance", instance_id, image=image)
+    assert world.operation(operation).error["code"] == "image_changes_numa"  # type: ignore[index]
+    assert world.instance_by_id(instance_id).image.id == "img"  # type: ignore[union-attr] # has one
+    check_at_rest(world)
+
+
+def test_a_failed_rebuild_has_the_old_image_again() -> None:
+    def fates_of(_: str) -> Fates:
+        return lambda call: Fate(
+            ending="refused" if call.verb == "rebuild" and call.nth == 0 else "done"
+        )
+
+    world = World(hosts=1, fates=fates_of)
+    instance_id = built(world, PINNED)
+    operation = ask(world, "rebuild_instance", instance_id, image={"id": "img-2"})
+    assert world.ended(operation) is OperationState.FAILED
+    assert world.instance_by_id(instance_id).image.id == "img"  # type: ignore[union-attr] # has one
+    check_at_rest(world)
+
+
+def test_shelved_it_keeps_its_host_and_offloaded_it_gives_it_up() -> None:
+    world = World(hosts=1)
+    instance_id = built(world, PINNED)
+    ask(world, "shelve_instance", instance_id)
+    assert world.instance_by_id(instance_id).state is InstanceState.SHELVED
+    assert world.host("host-0").used["PCPU"] == 2
+    ask(world, "unshelve_instance", instance_id)
+    assert world.instance_by_id(instance_id).state is InstanceState.ACTIVE
+    ask(world, "shelve_instance", instance_id, offload=True)
+    assert world.instance_by_id(instance_id).state is InstanceState.SHELVED_OFFLOADED
+    assert not any(world.host("host-0").used.values())
+    assert world.guests() == {}
+    ask(world, "unshelve_instance", instance_id)
+    assert world.instance_by_id(instance_id).state is InstanceState.ACTIVE
+    check_at_rest(world)
+
+
+def test_an_unshelve_without_room_leaves_it_offloaded_with_nothing_claimed_and_says_why() -> None:
+    world = World(hosts=1)
+    instance_id = built(world, WHOLE)
+    ask(world, "shelve_instance", instance_id, offload=True)
+    built(world, WHOLE)
+    operation = ask(world, "unshelve_instance", instance_id)
+    assert world.ended(operation) is OperationState.FAILED
+    instance = world.instance_by_id(instance_id)
+    assert instance.state is InstanceState.SHELVED_OFFLOADED
+    assert (instance.fault or {})["code"] == "no_valid_host"
+    check_at_rest(world)
+
+
+def test_deleting_a_moved_instance_leaves_nothing_on_either_end() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, PINNED, host="host-0")
+    ask(world, "migrate_instance", instance_id)
+    ask(world, "delete_instance", instance_id)
+    assert world.guests() == {}
+    assert not any(v for name in world.hosts for v in world.host(name).used.values())
+    with world.store.read() as uow:
+        assert [m.state for m in uow.migrations.where()] == [MigrationState.CONFIRMED]
+    check_at_rest(world)
