@@ -27,6 +27,9 @@ DISK_GB: Final = "DISK_GB"
 OVERRIDE: Final = "resources:"
 """Prefix of the extra specs that replace (or, with 0, remove) what the flavor's size asks for."""
 
+MOST: Final = 2**31 - 1
+"""The largest amount that is looked at: what a database column of the field holds."""
+
 _STANDARD: Final = frozenset(map(str, os_resource_classes.STANDARDS))
 
 
@@ -136,8 +139,8 @@ def _overrides(flavor: Flavor) -> Mapping[str, int]:
         name = key.removeprefix(OVERRIDE)
         if name not in _STANDARD and not os_resource_classes.is_custom(name):
             raise _invalid(key, value, "the class should be a standard or a CUSTOM_ one")
-        if not (value.isascii() and value.isdigit()):
-            raise _invalid(key, value, "should be a whole number, 0 or more")
+        if not (value.isascii() and value.isdigit() and len(value) <= len(str(MOST))):
+            raise _invalid(key, value, f"should be a whole number from 0 to {MOST}")
         found[name] = int(value)
     return found
 

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from models.errors import Rejected
+from models.hardware.cpuset import HIGHEST_CPU
 from models.units import MIB_PER_GIB
 
 HOST_COLUMNS: Final = ("CPU1", "RAM1", "CPU2", "RAM2")
 REQUEST_COLUMNS: Final = ("flavor_vcpus", "flavor_ram", "numa")
 RACK_COLUMNS: Final = ("host_id", "rack_id")
 STRATEGIES: Final = ("affinity", "anti-affinity", "fault_domain")
-MOST: Final = 2**31 - 1
+MOST_MIB: Final = 2**31 - 1
+MOST_CPUS: Final = HIGHEST_CPU + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,11 @@ class _Row:
 
     def count(self, field: str, *, least: int) -> int:
         text = self.text(field)
-        if not (text.isascii() and text.isdigit() and least <= int(text) <= MOST):
-            raise self.wrong(field, f"should be a whole number of at least {least}")
+        # Its length first: to turn thousands of digits into a number is refused by Python itself.
+        plain = text.isascii() and text.isdigit() and len(text) < 10
+        if not plain or not least <= int(text) <= MOST_CPUS:
+            rule = f"should be a whole number of at least {least}, at most {MOST_CPUS}"
+            raise self.wrong(field, rule)
         return int(text)
 
     def mib(self, field: str, *, least: int) -> int:
@@ -97,7 +102,7 @@ class _Row:
         rule = f"should be GiB, in whole MiB, at least {least}"
         try:
             mib = Decimal(self.text(field)) * MIB_PER_GIB
-            if not least <= mib <= MOST or mib != int(mib):
+            if not least <= mib <= MOST_MIB or mib != int(mib):
                 raise self.wrong(field, rule)
         except InvalidOperation:
             raise self.wrong(field, rule) from None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +73,7 @@ class World:
 
     store: MemoryStore = field(default_factory=MemoryStore)
     settings: SchedulingSettings = field(default_factory=SchedulingSettings)
-    numbers: Iterable[int] = field(default_factory=lambda: itertools.count(1))
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self.store, self.settings)
@@ -96,7 +97,7 @@ class World:
         group: str | None = None,
         **spec: Any,
     ) -> Instance:
-        number = next(iter(self.numbers))  # type: ignore[call-overload]  # a counter is both
+        number = next(self.numbers)
         now = time.time()
         instance = Instance(
             id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"instance-{number}")),
@@ -123,16 +124,14 @@ class World:
             uow.operations.add(operation)
         return SelectHosts(
             token=Token(operation_id=operation.id, step="claim", attempt=1, sequence=1),
-            wants=tuple(
-                Want(instance_id=each.id, operation_id=operation.id) for each in instances
-            ),
+            wants=tuple(Want(instance_id=each.id, operation_id=operation.id) for each in instances),
             **more,
         )
 
     def schedule(self, *instances: Instance, **more: Any) -> Reply:
         """Ask, and return the one reply."""
         (letter,) = self.scheduler.handle(self.ask(*instances, **more))
-        return Reply.model_validate_json(dumped(letter.body))
+        return Reply.model_validate_json(json.dumps(letter.body))
 
     def build(self, wanted: Flavor | None = None, **spec: Any) -> Reply:
         return self.schedule(self.add_instance(wanted, **spec))
@@ -169,12 +168,6 @@ def operation_that_asks(identity: str) -> OperationRecord:
         sequence=1,
         waiting_on="scheduler",
     )
-
-
-def dumped(body: Mapping[str, Any]) -> str:
-    import json
-
-    return json.dumps(body)
 
 
 def chosen(reply: Reply) -> list[str]:
