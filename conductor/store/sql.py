@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Final
 
-from sqlalchemy import Connection, Engine
+import psycopg
+from sqlalchemy import Engine
 from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.pool import PoolProxiedConnection
 from typing_extensions import override
 
 from conductor.store import shapes
@@ -25,6 +29,7 @@ from conductor.store.sql_rows import (
     SqlRows,
 )
 from conductor.store.sql_session import Session
+from conductor.store.sql_statements import Statements
 from conductor.store.sql_table import Derived, SqlTable
 from conductor.store.turns import Turns
 from models.messages.letters import Letter
@@ -42,22 +47,22 @@ _SIZES: Final[Derived] = {
 
 
 class _Tables:
-    """The statements of all tables in one dialect, built as they are first needed."""
+    """The statements of all tables in one statements, built as they are first needed."""
 
-    def __init__(self, dialect: str) -> None:
-        self.hardware = Hardware(dialect)
+    def __init__(self, statements: Statements) -> None:
+        self.hardware = Hardware(statements)
         digest: Derived = {"topology": {"hardware": self.hardware.digest_of}}
-        self.operations = SqlTable(shapes.OPERATIONS, schema.OPERATIONS, dialect)
-        self.instances = SqlTable(shapes.INSTANCES, schema.INSTANCES, dialect, _SIZES)
-        self.hosts = SqlTable(shapes.HOSTS, schema.HOSTS, dialect, digest, also=("hardware",))
-        self.allocations = SqlTable(shapes.ALLOCATIONS, schema.ALLOCATIONS, dialect)
-        self.migrations = SqlTable(shapes.MIGRATIONS, schema.MIGRATIONS, dialect)
-        self.heartbeats = SqlTable(shapes.HEARTBEATS, schema.HEARTBEATS, dialect)
-        self.events = SqlTable(shapes.EVENTS, schema.EVENTS, dialect)
-        self.decisions = SqlTable(shapes.DECISIONS, schema.DECISIONS, dialect)
-        self.outbox = SqlTable(shapes.OUTBOX, schema.OUTBOX, dialect)
-        self.dead_letters = SqlTable(shapes.DEAD_LETTERS, schema.DEAD_LETTERS, dialect)
-        self.catalogue = SqlTable(shapes.CATALOGUE, schema.CATALOGUE, dialect)
+        self.operations = SqlTable(shapes.OPERATIONS, schema.OPERATIONS, statements)
+        self.instances = SqlTable(shapes.INSTANCES, schema.INSTANCES, statements, _SIZES)
+        self.hosts = SqlTable(shapes.HOSTS, schema.HOSTS, statements, digest, also=("hardware",))
+        self.allocations = SqlTable(shapes.ALLOCATIONS, schema.ALLOCATIONS, statements)
+        self.migrations = SqlTable(shapes.MIGRATIONS, schema.MIGRATIONS, statements)
+        self.heartbeats = SqlTable(shapes.HEARTBEATS, schema.HEARTBEATS, statements)
+        self.events = SqlTable(shapes.EVENTS, schema.EVENTS, statements)
+        self.decisions = SqlTable(shapes.DECISIONS, schema.DECISIONS, statements)
+        self.outbox = SqlTable(shapes.OUTBOX, schema.OUTBOX, statements)
+        self.dead_letters = SqlTable(shapes.DEAD_LETTERS, schema.DEAD_LETTERS, statements)
+        self.catalogue = SqlTable(shapes.CATALOGUE, schema.CATALOGUE, statements)
 
 
 class _UnitOfWork(UnitOfWork):
@@ -118,63 +123,78 @@ class SqlStore(Store):
         self._clock = clock
         self._embedded = target.get_backend_name() == "sqlite"
         self._writers, self._readers = _engines(target, wait_s)
-        self._kept: Connection | None = None
-        self._tables = _Tables(target.get_backend_name())
+        self._statements = Statements(self._writers.dialect)
+        self._tables = _Tables(self._statements)
+        self._kept: PoolProxiedConnection | None = None
         self._turns = Turns(exclusive=self._embedded, wait_s=wait_s)
 
     @override
     @contextmanager
     def begin(self) -> Iterator[UnitOfWork]:
-        with self._turns.take():
-            with translated(), self._writing() as connection:
-                session = Session(connection, writes=True)
+        with self._turns.take(), translated(), self._to_write() as connection:
+            with self._transaction(connection, engines.BEGIN_TO_WRITE) as session:
                 yield _UnitOfWork(session, self._tables, self._clock())
-                session.close()
             self._tables.hardware.stored |= session.written_hardware
 
     @override
     @contextmanager
     def read(self) -> Iterator[UnitOfWork]:
-        with translated(), self._readers.begin() as connection:
-            session = Session(connection, writes=False)
+        with (
+            translated(),
+            closing(self._readers.raw_connection()) as connection,
+            self._transaction(connection, engines.BEGIN_TO_READ) as session,
+        ):
             yield _UnitOfWork(session, self._tables, self._clock())
-            session.close()
 
     @override
     def close(self) -> None:
         """Let go of connections; later use opens new ones."""
         with self._turns.take():
-            self._let_go()
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                kept.close()
         self._writers.dispose()
         self._readers.dispose()
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def _to_write(self) -> Iterator[PoolProxiedConnection]:
         if not self._embedded:
-            with self._writers.begin() as connection:
+            with closing(self._writers.raw_connection()) as connection:
                 yield connection
             return
         # One connection for all: taking it from a pool each time costs as much as a commit.
-        if self._kept is None:
-            self._kept = self._writers.connect()
+        if self._kept is None or not self._kept.is_valid:
+            self._kept = self._writers.raw_connection()
+        yield self._kept
+
+    @contextmanager
+    def _transaction(
+        self, connection: PoolProxiedConnection, begin: Mapping[str, str]
+    ) -> Iterator[Session]:
+        cursor = connection.cursor()
+        cursor.execute(begin[self._statements.dialect])
+        session = Session(cursor, self._statements, writes=begin is engines.BEGIN_TO_WRITE)
         try:
-            with self._kept.begin():
-                yield self._kept
+            yield session
+            session.close()
+            cursor.execute("COMMIT")
         except BaseException:
-            if self._kept.in_transaction() or self._kept.invalidated:
-                self._let_go()
+            session.end()
+            _roll_back(connection, cursor)
             raise
 
-    def _let_go(self) -> None:
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.close()
+
+def _roll_back(connection: PoolProxiedConnection, cursor: DBAPICursor) -> None:
+    try:
+        cursor.execute("ROLLBACK")
+    except (psycopg.Error, sqlite3.Error):
+        # Whatever state it is in, nobody shall use it again; the first error is the one to tell.
+        connection.invalidate()
 
 
 def _engines(url: URL, wait_s: float) -> tuple[Engine, Engine]:
     """Return what writes and what reads."""
     if url.get_backend_name() == "sqlite":
         return engines.sqlite_writer(url, wait_s), engines.sqlite_reader(url, wait_s)
-    writers = engines.postgresql(url, wait_s)
-    snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    return writers, writers.execution_options(**snapshot)
+    both = engines.postgresql(url, wait_s)
+    return both, both

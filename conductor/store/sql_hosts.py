@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Row, bindparam
+from sqlalchemy import bindparam, select
 from typing_extensions import override
 
 from conductor.store import shapes
@@ -22,7 +22,8 @@ from conductor.store.ports import Hosts
 from conductor.store.records import Host
 from conductor.store.sql_rows import SqlRows
 from conductor.store.sql_session import Session
-from conductor.store.sql_table import Params, SqlTable, insert_into
+from conductor.store.sql_statements import Params, Statements
+from conductor.store.sql_table import SqlTable, insert_into
 from models.hardware.accounting import without_use
 from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.messages.hardware import host_from_row, host_to_json
@@ -37,9 +38,13 @@ _DIGEST_BYTES: Final = 16
 class Hardware:
     """The hardware this process has met, by digest; shared by all transactions of a store."""
 
-    def __init__(self, dialect: str) -> None:
+    def __init__(self, statements: Statements) -> None:
+        digest = schema.HARDWARE.c.digest
+        self.select = select(digest, schema.HARDWARE.c.body).where(
+            statements.among(digest, "digests")
+        )
         self.insert = (
-            insert_into(schema.HARDWARE, dialect)
+            insert_into(schema.HARDWARE, statements.dialect)
             .values(digest=bindparam("v_digest"), body=bindparam("v_body"))
             .inline()
             .on_conflict_do_nothing()
@@ -84,7 +89,7 @@ class SqlHosts(SqlRows[Host], Hosts):
 
     @override
     def versions(self) -> Mapping[str, int]:
-        return {row[0]: row[1] for row in self._session.run(questions.VERSIONS, {})}
+        return dict(self._session.run(questions.VERSIONS, {}).fetchall())
 
     @override
     def _encoded(self, value: Host, names: Iterable[str]) -> Params:
@@ -95,13 +100,13 @@ class SqlHosts(SqlRows[Host], Hosts):
         return params
 
     @override
-    def _decoded(self, rows: Sequence[Row[*tuple[Any, ...]]]) -> list[Host]:
-        self._load({row.hardware for row in rows} - self._hardware.cells.keys())
+    def _decoded(self, rows: Sequence[Sequence[Any]]) -> list[Host]:
+        self._load({row[-1] for row in rows} - self._hardware.cells.keys())
         return [self._table.decoded(self._whole(row)) for row in rows]
 
-    def _whole(self, row: Row[*tuple[Any, ...]]) -> Sequence[Any]:
-        values = list(row[:-1])
-        cells = self._hardware.cells[row.hardware]
+    def _whole(self, row: Sequence[Any]) -> Sequence[Any]:
+        *values, digest = row
+        cells = self._hardware.cells[digest]
         values[_TOPOLOGY] = _with_use(cells, values[_TOPOLOGY])
         return values
 
@@ -114,9 +119,9 @@ class SqlHosts(SqlRows[Host], Hosts):
 
     def _load(self, digests: set[str]) -> None:
         if digests:
-            found = self._session.run(questions.HARDWARE_OF, {"digests": sorted(digests)})
-            for row in found:
-                self._hardware.cells[row.digest] = host_from_row(json.loads(row.body)).cells
+            params = {"digests": self._session.statements.listed(sorted(digests))}
+            for digest, body in self._session.run(self._hardware.select, params).fetchall():
+                self._hardware.cells[digest] = host_from_row(json.loads(body)).cells
 
 
 def _body_of(cells: Cells) -> str:

@@ -8,7 +8,6 @@ import sqlalchemy as sa
 
 from models.tables.schema import (
     DEAD_LETTERS,
-    HARDWARE,
     HOSTS,
     INSTANCES,
     OPERATIONS,
@@ -55,7 +54,3 @@ HOSTS_OF_GROUP: Final = (
 )
 
 VERSIONS: Final = sa.select(HOSTS.c.name, HOSTS.c.version)
-
-HARDWARE_OF: Final = sa.select(HARDWARE.c.digest, HARDWARE.c.body).where(
-    HARDWARE.c.digest.in_(sa.bindparam("digests", expanding=True))
-)

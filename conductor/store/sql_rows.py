@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Executable, Row
+from sqlalchemy import Executable
 from typing_extensions import override
 
 from conductor.store import sql_questions as questions
@@ -20,7 +20,8 @@ from conductor.store.records import (
 )
 from conductor.store.shapes import Key
 from conductor.store.sql_session import Session
-from conductor.store.sql_table import Params, SqlTable
+from conductor.store.sql_statements import Params
+from conductor.store.sql_table import SqlTable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -61,7 +62,7 @@ class SqlRows(Rows[T]):
         params = [self._encoded(value, self._shape.fields) for value in values]
         # All or none: what went in beside a taken key goes out again.
         with self._session.savepoint():
-            if self._session.run(self._table.insert(), params).rowcount < len(values):
+            if self._session.run_many(self._table.insert(), params).rowcount < len(values):
                 raise self._shape.exists([self._shape.key_of(value) for value in values])
 
     @override
@@ -95,8 +96,8 @@ class SqlRows(Rows[T]):
     @override
     def count(self, **equals: Any) -> int:
         tests, params = self._table.conditions(equals)
-        found: int = self._session.run(self._table.count_where(tests), params).scalar_one()
-        return found
+        ((found,),) = self._session.run(self._table.count_where(tests), params).fetchall()
+        return int(found)
 
     def _one(self, key: Key, *, lock: bool) -> T | None:
         hold = lock or self._session.reads_hold
@@ -127,8 +128,8 @@ class SqlRows(Rows[T]):
     def _drop_all(self, chosen: Executable, at: float, limit: int) -> list[str]:
         """Delete the records whose ids a statement chooses; return the ids."""
         self._session.check_writes()
-        rows = self._session.run(chosen, {"at": at, "row_limit": limit})
-        ids = list(rows.scalars())
+        rows = self._session.run(chosen, {"at": at, "row_limit": limit}).fetchall()
+        ids = [row[0] for row in rows]
         self._drop_where("id", ids)
         return ids
 
@@ -136,7 +137,7 @@ class SqlRows(Rows[T]):
         self._session.check_writes()
         if among:
             params = [{f"w_{column}": each} for each in among]
-            self._session.run(self._table.delete_where(column), params)
+            self._session.run_many(self._table.delete_where(column), params)
             self._session.forget(self._shape.name)
 
     def _hold(self, value: T) -> None:
@@ -145,7 +146,7 @@ class SqlRows(Rows[T]):
     def _encoded(self, value: T, names: Iterable[str]) -> Params:
         return self._table.encoded(value, names)
 
-    def _decoded(self, rows: Sequence[Row[*tuple[Any, ...]]]) -> list[T]:
+    def _decoded(self, rows: Sequence[Sequence[Any]]) -> list[T]:
         return [self._table.decoded(row) for row in rows]
 
 
@@ -161,7 +162,7 @@ class SqlEvents(SqlRows[Event]):
         self._session.check_writes()
         if values:
             params = [self._encoded(value, self._table.values) for value in values]
-            self._session.run(self._table.insert(), params)
+            self._session.run_many(self._table.insert(), params)
 
     @override
     def put(self, value: Event) -> None:
@@ -199,8 +200,8 @@ class SqlOperations(SqlRows[OperationRecord], Operations):
 
     @override
     def overdue(self, now: float, limit: int) -> list[str]:
-        rows = self._session.run(questions.OVERDUE, {"now": now, "row_limit": limit})
-        return list(rows.scalars())
+        rows = self._session.run(questions.OVERDUE, {"now": now, "row_limit": limit}).fetchall()
+        return [row[0] for row in rows]
 
     @override
     def drop_ended_before(self, at: float, limit: int) -> int:
@@ -219,18 +220,18 @@ class SqlInstances(SqlRows[Instance], Instances):
         asked = sorted(set(ids))
         if not asked:
             return {}
-        found = self._found(self._table.select_many(), {"w_keys": asked}, hold=True)
+        params = {"w_keys": self._session.statements.listed(asked)}
+        found = self._found(self._table.select_many(), params, hold=True)
         return {instance.id: instance for instance in found}
 
     @override
     def usage(self, project_id: str) -> Mapping[str, int]:
-        row = self._session.run(questions.USAGE, {"project_id": project_id}).one()
+        (row,) = self._session.run(questions.USAGE, {"project_id": project_id}).fetchall()
         return dict(zip(("instances", "cores", "memory_mb", "disk_gb"), map(int, row), strict=True))
 
     @override
     def hosts_of_group(self, group: str) -> Mapping[str, int]:
-        rows = self._session.run(questions.HOSTS_OF_GROUP, {"group": group})
-        return {row[0]: row[1] for row in rows}
+        return dict(self._session.run(questions.HOSTS_OF_GROUP, {"group": group}).fetchall())
 
     @override
     def drop_deleted_before(self, at: float, limit: int) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Executable
+from sqlalchemy import Executable
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from conductor.store.shapes import Key
+from conductor.store.sql_statements import Params, Statements
 from models.errors import Broken
-from models.tables.failures import translated
+from models.tables.failures import meaning
 
 
 class Session:
@@ -20,29 +22,29 @@ class Session:
     here, or read under a lock. Saving over one writes only what differs.
     """
 
-    def __init__(self, connection: Connection, *, writes: bool) -> None:
+    def __init__(self, cursor: DBAPICursor, statements: Statements, *, writes: bool) -> None:
+        self.statements = statements
         self.held: dict[tuple[str, Key], Any] = {}
         self.written_hardware: frozenset[str] = frozenset()
         self.writes = writes
         # SQLite's only writer cannot be overtaken, so whatever it reads is as good as locked.
-        self.reads_hold = writes and connection.dialect.name == "sqlite"
-        self._connection = connection
+        self.reads_hold = writes and statements.dialect == "sqlite"
+        self._cursor = cursor
         self._failure: BaseException | None = None
+        self._savepoints = 0
         self._open = True
 
-    def run(
-        self, statement: Executable, params: dict[str, Any] | Sequence[dict[str, Any]]
-    ) -> CursorResult[*tuple[Any, ...]]:
-        """Execute; errors as `failures.translated` says, and again at every later use."""
-        if not self._open:
-            raise Broken("transaction_over", "this transaction has ended")
-        self._raise_failure()
-        try:
-            with translated():
-                return self._connection.execute(statement, params)
-        except BaseException as error:
-            self._failure = error
-            raise
+    def run(self, statement: Executable, params: Params) -> DBAPICursor:
+        """Execute; errors as `failures.meaning` says, and again at every later use."""
+        prepared = self.statements.prepared(statement)
+        return self._execute(prepared.text, prepared.bound(params))
+
+    def run_many(self, statement: Executable, params: Sequence[Params]) -> DBAPICursor:
+        """Execute once for each of many parameters; the row count is of all."""
+        if len(params) == 1:
+            return self.run(statement, params[0])
+        prepared = self.statements.prepared(statement)
+        return self._execute(prepared.text, [prepared.bound(each) for each in params], many=True)
 
     def forget(self, table: str) -> None:
         """Hold nothing of a table: some of it was deleted without being named."""
@@ -58,27 +60,48 @@ class Session:
 
         PostgreSQL answers the commit of a failed transaction with a silent rollback.
         """
-        self._open = False
+        self.end()
         self._raise_failure()
+
+    def end(self) -> None:
+        """Refuse whatever comes now."""
+        self._open = False
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Go back to here, failed statements included, when the block raises."""
         self.check_writes()
-        self._raise_failure()
         hardware = self.written_hardware
-        with translated():
-            nested = self._connection.begin_nested()
-            try:
-                yield
-            except BaseException:
-                self.held.clear()
-                self.written_hardware = hardware
-                nested.rollback()
-                self._failure = None
+        self._savepoints += 1
+        name = f"s{self._savepoints}"
+        self._execute(f"SAVEPOINT {name}")
+        try:
+            yield
+        except BaseException:
+            self.held.clear()
+            self.written_hardware = hardware
+            self._failure = None
+            self._execute(f"ROLLBACK TO SAVEPOINT {name}")
+            self._execute(f"RELEASE SAVEPOINT {name}")
+            raise
+        self._execute(f"RELEASE SAVEPOINT {name}")
+
+    def _execute(self, text: str, params: Any = (), *, many: bool = False) -> DBAPICursor:
+        if not self._open:
+            raise Broken("transaction_over", "this transaction has ended")
+        self._raise_failure()
+        try:
+            if many:
+                self._cursor.executemany(text, params)
+            else:
+                self._cursor.execute(text, params)
+        except BaseException as error:
+            meant = meaning(error)
+            self._failure = meant or error
+            if meant is None:
                 raise
-            self._raise_failure()
-            nested.commit()
+            raise meant from error
+        return self._cursor
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

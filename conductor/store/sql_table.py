@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from conductor.store.shapes import MANY, Key, Shape
+from conductor.store.sql_statements import Params, Statements
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
-Params: TypeAlias = dict[str, Any]
 Derived: TypeAlias = Mapping[str, Mapping[str, Callable[[Any], Any]]]
 """Columns that are no fields: by the field they are computed from, then by name, and how."""
 
@@ -39,7 +39,7 @@ class SqlTable(Generic[T]):
         self,
         shape: Shape[T],
         table: sa.Table,
-        dialect: str,
+        statements: Statements,
         derived: Derived | None = None,
         also: tuple[str, ...] = (),
     ) -> None:
@@ -47,17 +47,18 @@ class SqlTable(Generic[T]):
         self.table = table
         self._derived = derived or {}
         self._selected = sa.select(*(table.c[name] for name in (*shape.fields, *also)))
-        self._dialect = dialect
+        self._sql = statements
         self._encoders = {
             name: shape.codecs[name].encode for name in shape.fields if name in shape.codecs
         }
+        decoders = {
+            name: bool for name in shape.fields if isinstance(table.c[name].type, sa.Boolean)
+        } | {name: codec.decode for name, codec in shape.codecs.items()}
         self._decoders = tuple(
-            (index, shape.codecs[name].decode)
-            for index, name in enumerate(shape.fields)
-            if name in shape.codecs
+            (index, decoders[name]) for index, name in enumerate(shape.fields) if name in decoders
         )
         self.values = tuple(name for name in shape.fields if name not in shape.key)
-        self._statements: dict[Any, sa.Executable] = {}
+        self._built_before: dict[Any, sa.Executable] = {}
 
     def encoded(self, value: T, names: Iterable[str]) -> Params:
         """Return the values of these fields, and of what is derived from them, as parameters."""
@@ -112,7 +113,8 @@ class SqlTable(Generic[T]):
             if asked is None:
                 tests.append((name, "absent"))
             elif isinstance(asked, MANY):
-                params[f"w_{name}"] = [encode(each) for each in asked if each is not None]
+                values = [encode(each) for each in asked if each is not None]
+                params[f"w_{name}"] = self._sql.listed(values)
                 tests.append((name, "among or absent" if None in asked else "among"))
             else:
                 params[f"w_{name}"] = encode(asked)
@@ -149,7 +151,7 @@ class SqlTable(Generic[T]):
 
         def build() -> sa.Executable:
             column = self.table.c[self.shape.key[0]]
-            listed = self._selected.where(column.in_(sa.bindparam("w_keys", expanding=True)))
+            listed = self._selected.where(self._sql.among(column, "w_keys"))
             return _locked(listed.order_by(column), lock=True)
 
         return self._built("many", build)
@@ -168,10 +170,12 @@ class SqlTable(Generic[T]):
 
         def build() -> sa.Executable:
             names = self.values if self.shape.serial else self.shape.fields
-            inserted = insert_into(self.table, self._dialect).values(self._bound(names)).inline()
+            inserted = (
+                insert_into(self.table, self._sql.dialect).values(self._bound(names)).inline()
+            )
             if not self.shape.serial:
                 inserted = inserted.on_conflict_do_nothing(index_elements=list(self.shape.key))
-            return inserted.execution_options(preserve_rowcount=True)
+            return inserted
 
         return self._built("insert", build)
 
@@ -180,7 +184,7 @@ class SqlTable(Generic[T]):
 
         def build() -> sa.Executable:
             bound = self._bound(self.shape.fields)
-            inserted = insert_into(self.table, self._dialect).values(bound).inline()
+            inserted = insert_into(self.table, self._sql.dialect).values(bound).inline()
             # `excluded` is SQL's name for the row that could not be inserted.
             replaced = {name: inserted.excluded[name] for name in self._bound(self.values)}
             return inserted.on_conflict_do_update(
@@ -229,23 +233,24 @@ class SqlTable(Generic[T]):
 
     def _where(self, statement: sa.Select[Any], tests: Tests) -> sa.Select[Any]:
         for name, kind in tests:
-            statement = statement.where(_condition(self.table.c[name], f"w_{name}", kind))
+            statement = statement.where(self._condition(self.table.c[name], f"w_{name}", kind))
         return statement
+
+    def _condition(
+        self, column: sa.Column[Any], parameter: str, kind: str
+    ) -> sa.ColumnElement[bool]:
+        if kind == "absent":
+            return column.is_(None)
+        if kind == "equal":
+            return column == sa.bindparam(parameter)
+        among = self._sql.among(column, parameter)
+        return sa.or_(among, column.is_(None)) if kind == "among or absent" else among
 
     def _built(self, name: Any, build: Callable[[], sa.Executable]) -> sa.Executable:
-        statement = self._statements.get(name)
+        statement = self._built_before.get(name)
         if statement is None:
-            statement = self._statements[name] = build()
+            statement = self._built_before[name] = build()
         return statement
-
-
-def _condition(column: sa.Column[Any], parameter: str, kind: str) -> sa.ColumnElement[bool]:
-    if kind == "absent":
-        return column.is_(None)
-    if kind == "equal":
-        return column == sa.bindparam(parameter)
-    among = column.in_(sa.bindparam(parameter, expanding=True))
-    return sa.or_(among, column.is_(None)) if kind == "among or absent" else among
 
 
 def _locked(statement: sa.Select[Any], lock: bool) -> sa.Select[Any]:

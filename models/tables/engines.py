@@ -16,21 +16,30 @@ _CONNECT_S: Final = 5
 _POOL: Final = 5
 _MOST: Final = 40
 _CACHE_KIB: Final = 32 * 1024
+_STATEMENTS: Final = 512
+
+BEGIN_TO_WRITE: Final = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
+"""SQLite's lock is taken at once: later it could be refused to who has already read."""
+
+BEGIN_TO_READ: Final = {
+    "sqlite": "BEGIN",
+    "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+}
+"""One snapshot for the whole transaction."""
 
 
 def sqlite_writer(url: URL, wait_s: float = WAIT_S) -> Engine:
-    """Return the engine whose transactions take SQLite's write lock at once (BEGIN IMMEDIATE).
-
-    Taken later, the lock could be refused to a transaction that has already read.
-    """
+    """Return the engine of those who write; its transactions take the write lock at once."""
     # Committed is what survives the process; the last moments before a power cut may be lost.
     pragmas = ("journal_mode = WAL", "synchronous = NORMAL")
-    return _sqlite(url, "BEGIN IMMEDIATE", pragmas, wait_s)
+    engine = _sqlite(url, pragmas, wait_s)
+    event.listen(engine, "begin", _begin_to_write)
+    return engine
 
 
 def sqlite_reader(url: URL, wait_s: float = WAIT_S) -> Engine:
-    """Return the engine whose transactions see one snapshot and cannot write."""
-    return _sqlite(url, "BEGIN", ("query_only = ON",), wait_s)
+    """Return the engine of those who only read."""
+    return _sqlite(url, ("query_only = ON",), wait_s)
 
 
 def postgresql(url: URL, wait_s: float = WAIT_S) -> Engine:
@@ -48,22 +57,27 @@ def postgresql(url: URL, wait_s: float = WAIT_S) -> Engine:
         pool_size=_POOL,
         max_overflow=_MOST - _POOL,
         pool_timeout=wait_s,
+        # Transactions are begun by statements, which say what kind they are.
+        isolation_level="AUTOCOMMIT",
         use_native_hstore=False,
-        json_serializer=_as_is,
         json_deserializer=_as_is,
+        hide_parameters=True,
     )
 
 
-def _sqlite(url: URL, begin: str, pragmas: tuple[str, ...], wait_s: float) -> Engine:
+def _sqlite(url: URL, pragmas: tuple[str, ...], wait_s: float) -> Engine:
     engine = create_engine(
         url,
         # One connection serves many threads, one after the other.
-        connect_args={"check_same_thread": False, "timeout": wait_s},
+        connect_args={
+            "check_same_thread": False,
+            "timeout": wait_s,
+            "cached_statements": _STATEMENTS,
+        },
         pool_size=_POOL,
         max_overflow=_MOST - _POOL,
         pool_timeout=wait_s,
-        json_serializer=_as_is,
-        json_deserializer=_as_is,
+        hide_parameters=True,
     )
 
     def connected(connection: Any, _record: object) -> None:
@@ -72,12 +86,12 @@ def _sqlite(url: URL, begin: str, pragmas: tuple[str, ...], wait_s: float) -> En
         for pragma in (*pragmas, "foreign_keys = ON", f"cache_size = -{_CACHE_KIB}"):
             connection.execute(f"PRAGMA {pragma}").close()
 
-    def begun(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
-
     event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", begun)
     return engine
+
+
+def _begin_to_write(connection: Connection) -> None:
+    connection.exec_driver_sql(BEGIN_TO_WRITE["sqlite"])
 
 
 def _as_is(text: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import psycopg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
@@ -38,36 +39,38 @@ _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn what the database reports inside the block into `Conflict`, `Unreachable`, `Broken`.
-
-    Anything else is a defect of ours and passes as it is.
-    """
+    """Turn what a database reports inside the block into the error that `meaning` names."""
     try:
         yield
-    except DBAPIError as error:
+    except (DBAPIError, NoConnectionLeft, psycopg.Error, sqlite3.Error) as error:
         meant = meaning(error)
         if meant is None:
             raise
         raise meant from error
-    except sqlite3.Error as error:
-        # Raised while a connection is being set up, before SQLAlchemy wraps anything.
-        meant = _of_sqlite(error)
-        if meant is None:
-            raise
-        raise meant from error
-    except NoConnectionLeft as error:
-        raise Conflict("database_busy", "every connection to the database is in use") from error
 
 
-def meaning(error: DBAPIError) -> ConductorError | None:
-    """Return the error of ours that a database error means, or none."""
-    if isinstance(error.orig, sqlite3.Error):
-        return _of_sqlite(error.orig)
-    state = getattr(error.orig, "sqlstate", None) or ""
-    text = _first_line(error)
+def meaning(error: BaseException) -> ConductorError | None:
+    """Return the `Conflict`, `Unreachable` or `Broken` that a database's error means.
+
+    None is for what no database said, and for what it said of a defect of ours.
+    """
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, sqlite3.Error):
+        return _of_sqlite(cause)
+    if isinstance(cause, psycopg.Error):
+        return _of_postgresql(cause)
+    if isinstance(cause, NoConnectionLeft):
+        return Conflict("database_busy", "every connection to the database is in use")
+    return None
+
+
+def _of_postgresql(error: psycopg.Error) -> ConductorError | None:
+    state = error.sqlstate or ""
+    text = (str(error).strip().splitlines() or ["no reason given"])[0]
     if state in _MOVED_FIRST:
         return Conflict(_MOVED_FIRST[state], f"PostgreSQL: {text}")
-    if error.connection_invalidated or state.startswith(_GONE) or _never_connected(error, state):
+    # A refused or lost connection has no code, since no server was there to send one.
+    if state.startswith(_GONE) or (not state and isinstance(error, psycopg.OperationalError)):
         return Unreachable("database_unreachable", f"PostgreSQL: {text}")
     return _unprepared(text) if state in _NO_TABLE else None
 
@@ -85,14 +88,5 @@ def _of_sqlite(error: sqlite3.Error) -> ConductorError | None:
     return _unprepared(str(error)) if str(error).startswith("no such ") else None
 
 
-def _never_connected(error: DBAPIError, state: str) -> bool:
-    # A refused or lost connection has no code, since no server was there to send one.
-    return not state and type(error.orig).__name__ == "OperationalError"
-
-
 def _unprepared(text: str) -> Broken:
     return Broken("database_schema", f"{text}; `conductor db upgrade` brings the tables up to date")
-
-
-def _first_line(error: DBAPIError) -> str:
-    return (str(error.orig).strip().splitlines() or ["no reason given"])[0]

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import Engine, event
+import psycopg
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
 
 from conductor.store.ports import Store, UnitOfWork
 from tests.contracts.store import records
@@ -41,18 +43,35 @@ QUESTIONS: Mapping[str, Question] = {
 
 
 def statements_of(store: Store, ask: Question) -> list[tuple[str, Any]]:
-    """Return the statements, with their parameters, that a question is made of."""
+    """Return the statements, with their parameters, that a question is made of.
+
+    The store must not have written before: SQLite is listened to from its first connection on.
+    """
     asked: list[tuple[str, Any]] = []
 
-    def note(*call: Any) -> None:
-        _connection, _cursor, statement, parameters, _context, many = call
+    def note(statement: str, params: Any = None) -> None:
         if statement.startswith(("SELECT", "UPDATE", "DELETE")):
-            asked.append((statement, parameters[0] if many else parameters))
+            asked.append((statement, params))
 
-    event.listen(Engine, "before_cursor_execute", note)
+    def listen(connection: Any, *_: object) -> None:
+        if isinstance(connection, psycopg.Connection):
+            connection.cursor_factory = _cursor_that_tells(note)
+        else:
+            connection.set_trace_callback(note)
+
+    event.listen(Pool, "checkout", listen)
     try:
         with store.begin() as uow:
             ask(uow)
     finally:
-        event.remove(Engine, "before_cursor_execute", note)
+        event.remove(Pool, "checkout", listen)
     return asked
+
+
+def _cursor_that_tells(note: Callable[[str, Any], None]) -> type[psycopg.Cursor[Any]]:
+    class Telling(psycopg.Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+            note(query, params)
+            return super().execute(query, params, **options)
+
+    return Telling
