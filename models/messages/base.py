@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from models.errors import Rejected
+from models.messages.versions import CONVERTERS, Converters, to_current
 
 M = TypeVar("M", bound="Message")
 
@@ -24,18 +25,34 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    current_version: ClassVar[int] = 1
-
     def to_json(self) -> dict[str, Any]:
         """Return the message as JSON values, without what nobody set."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def parse(kind: type[M], body: Mapping[str, Any]) -> M:
+class Versioned(Message):
+    """A message that travels on its own, and so says of which version of its kind it is.
+
+    `task` is its name. Whoever changes the fields raises `current_version` and the default of
+    `version`, and adds a converter to `models.messages.versions`.
+    """
+
+    task: ClassVar[str]
+    current_version: ClassVar[int] = 1
+
+    version: Annotated[
+        int, Field(ge=1, description="Version of the message; 1 where it is not given.")
+    ] = 1
+
+
+def parse(kind: type[M], body: Mapping[str, Any], converters: Converters = CONVERTERS) -> M:
     """Return `body` as a message of `kind`; raise `Rejected` naming field, value and rule.
 
+    Older versions are converted; a newer one is refused as such (`version_unsupported`).
     Parsed through JSON text, since only there do strict types still take a list for a tuple.
     """
+    if issubclass(kind, Versioned):
+        body = to_current(kind.task, body, kind.current_version, converters)
     try:
         return kind.model_validate_json(json.dumps(body))
     except ValidationError as error:

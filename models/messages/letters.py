@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from models.ids import compute_queue
-from models.messages.base import Message
+from models.messages.base import Message, Versioned
 
 CONDUCTOR, SCHEDULER, REPORTS, DEAD_LETTERS = "conductor", "scheduler", "reports", "dead_letters"
 
@@ -57,8 +57,10 @@ class Token(Message):
     fence: int = 0
 
 
-class Instruction(Message):
-    """Work for one host. Verbs are the modules of `workers/actions`."""
+class Instruction(Versioned):
+    """Work for one host. Verbs are the modules of `workers/actions`; its task name ends in one."""
+
+    task: ClassVar[str] = COMPUTE + "instruction"
 
     token: Token
     instance_id: str
@@ -67,11 +69,13 @@ class Instruction(Message):
     expires_at: float | None = None
 
 
-class SpawnArgs(Message):
+class SpawnArgs(Versioned):
     """What a host needs to know of an instance; `placement` in the shape of CONTRACT §2.
 
     `power` is what the guest shall be once it exists; `nostate` waits for a live migration.
     """
+
+    task: ClassVar[str] = COMPUTE + "spawn"
 
     name: str
     vcpus: int
@@ -83,12 +87,14 @@ class SpawnArgs(Message):
     power: Literal["running", "shutdown", "nostate"] = "running"
 
 
-class Reply(Message):
+class Reply(Versioned):
     """The answer to an ask of an operation, of the scheduler or of a host.
 
     `done` carries `result`; `refused` and `failed` carry `error` (`ConductorError.to_json`);
     `stale` means that the host has seen a newer token and did nothing.
     """
+
+    task: ClassVar[str] = REPLY
 
     token: Token
     sender: str
@@ -97,8 +103,10 @@ class Reply(Message):
     error: dict[str, Any] | None = None
 
 
-class Progress(Message):
+class Progress(Versioned):
     """How far a long action is; it changes nothing but what people see."""
+
+    task: ClassVar[str] = PROGRESS
 
     token: Token
     sender: str
@@ -125,11 +133,13 @@ class Reservation(Message):
     vcpus: Annotated[int, Field(ge=0)] = 0
 
 
-class Hello(Message):
+class Hello(Versioned):
     """A worker has started: its hardware (`host` of CONTRACT §2, without use) and its guests.
 
     `taken_at` is when the guests were looked at, by the host's clock.
     """
+
+    task: ClassVar[str] = HELLO
 
     host: str
     boot_id: str
@@ -143,15 +153,19 @@ class Hello(Message):
     accounting_degraded: tuple[str, ...] = ()
 
 
-class Heartbeat(Message):
+class Heartbeat(Versioned):
     """A worker lives."""
+
+    task: ClassVar[str] = HEARTBEAT
 
     host: str
     boot_id: str
 
 
-class Manifest(Message):
+class Manifest(Versioned):
     """The periodic audit of a host: every guest it has, as of `taken_at` by its own clock."""
+
+    task: ClassVar[str] = MANIFEST
 
     host: str
     boot_id: str
@@ -172,12 +186,13 @@ class Want(Message):
     migration_id: str | None = None
 
 
-class SelectHosts(Message):
+class SelectHosts(Versioned):
     """Ask the scheduler: choose and claim hosts for these instances, all or none.
 
-    `hosts` limits the choice (a named host, or the alternates of an earlier selection, which
-    are tried first); `ignored` were tried before and refused.
+    `alternates`, of an earlier selection, are tried first; `ignored` were tried and refused.
     """
+
+    task: ClassVar[str] = SELECT_HOSTS
 
     token: Token
     wants: tuple[Want, ...]

@@ -4,35 +4,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from models.errors import Rejected
 from models.ids import is_uuid
-from models.messages.base import Message, parse
+from models.messages.base import Message, Versioned, parse
 from models.messages.catalogue import CATALOGUE, FlavorBody, ImageBody, Name
+from models.messages.versions import CONVERTERS, Converters
 
 MAX_COUNT = 1_000
 PREFIX = "conductor."
 
 
+def _checked_id(value: str) -> str:
+    if not is_uuid(value):
+        raise ValueError("should be a UUID")
+    return value.lower()
+
+
+Id: TypeAlias = Annotated[
+    str, AfterValidator(_checked_id), Field(json_schema_extra={"format": "uuid"})
+]
+Entry: TypeAlias = Literal["flavor", "image", "aggregate", "zone", "server_group", "quota"]
+
+
 class Context(Message):
     """Who asks: ids only, never credentials."""
 
-    project_id: Name
-    user_id: str = ""
-    request_id: str = ""
+    project_id: Annotated[Name, Field(description="The project that owns what is asked for.")]
+    user_id: Annotated[str, Field(description="Recorded with the operation.")] = ""
+    request_id: Annotated[str, Field(description="The sender's own id, for its logs.")] = ""
 
 
-class Request(Message):
+class Request(Versioned):
     """What every request carries; `deadline_s` bounds the whole operation."""
 
-    task: ClassVar[str]
-
     context: Context
-    deadline_s: Annotated[float, Field(gt=0, le=7 * 86_400)] | None = None
-    version: Annotated[int, Field(ge=1)] = 1
+    deadline_s: Annotated[
+        Annotated[float, Field(gt=0, le=7 * 86_400)] | None,
+        Field(description="Seconds after which the operation is undone and fails."),
+    ] = None
 
     @property
     def kind(self) -> str:
@@ -43,20 +56,42 @@ class Request(Message):
 class InstanceBody(Message):
     """The instance that a build asks for; flavor and image by name, by id or in full."""
 
-    name: Name
-    flavor: Name | FlavorBody
-    image: Name | ImageBody | None = None
-    block_devices: tuple[dict[str, Any], ...] = ()
-    networks: tuple[dict[str, Any] | str, ...] = ()
-    availability_zone: Name | None = None
-    host: Name | None = None
-    group: Name | None = None
-    metadata: dict[str, str] = {}
-    tags: tuple[str, ...] = ()
-    scheduler_hints: dict[str, Any] = {}
-    key_name: str | None = None
-    security_groups: tuple[str, ...] = ()
-    config_drive: bool = False
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["image"], "properties": {"image": {"not": {"type": "null"}}}},
+                {"required": ["block_devices"], "properties": {"block_devices": {"minItems": 1}}},
+            ]
+        }
+    )
+
+    name: Annotated[
+        Name, Field(description="Of the instance; of several, numbered: `name-1`, `name-2`, …")
+    ]
+    flavor: Annotated[Name | FlavorBody, Field(description="By name, or in full.")]
+    image: Annotated[
+        Name | ImageBody | None,
+        Field(description="By id or name, or in full; not needed to boot from `block_devices`."),
+    ] = None
+    block_devices: Annotated[
+        tuple[dict[str, Any], ...], Field(description="Volumes to boot from instead of an image.")
+    ] = ()
+    networks: Annotated[
+        tuple[dict[str, Any] | str, ...], Field(description="Networks by id, or described.")
+    ] = ()
+    availability_zone: Annotated[Name | None, Field(description="Only hosts of this zone.")] = None
+    host: Annotated[Name | None, Field(description="This host and no other.")] = None
+    group: Annotated[Name | None, Field(description="Server group whose rule it follows.")] = None
+    metadata: Annotated[dict[str, str], Field(description="Kept with the instance.")] = {}
+    tags: Annotated[tuple[str, ...], Field(description="Kept with the instance.")] = ()
+    scheduler_hints: Annotated[
+        dict[str, Any], Field(description="Wishes about other instances: `same_host`, …")
+    ] = {}
+    key_name: Annotated[str | None, Field(description="Name of a key pair, never a key.")] = None
+    security_groups: Annotated[tuple[str, ...], Field(description="Kept with the instance.")] = ()
+    config_drive: Annotated[bool, Field(description="Whether the guest gets a config drive.")] = (
+        False
+    )
 
     @model_validator(mode="after")
     def _boots_from_something(self) -> InstanceBody:
@@ -71,20 +106,15 @@ class BuildInstances(Request):
     task: ClassVar[str] = "conductor.build_instances"
 
     instance: InstanceBody
-    count: Annotated[int, Field(ge=1, le=MAX_COUNT)] = 1
+    count: Annotated[
+        int, Field(ge=1, le=MAX_COUNT, description="How many, placed all or none.")
+    ] = 1
 
 
 class InstanceRequest(Request):
     """A request about one existing instance."""
 
-    instance_id: str
-
-    @field_validator("instance_id")
-    @classmethod
-    def _is_an_id(cls, value: str) -> str:
-        if not is_uuid(value):
-            raise ValueError("should be a UUID")
-        return value.lower()
+    instance_id: Annotated[Id, Field(description="The instance.")]
 
 
 class DeleteInstance(InstanceRequest):
@@ -105,12 +135,17 @@ class StopInstance(InstanceRequest):
     task: ClassVar[str] = "conductor.stop_instance"
 
 
+TargetHost: TypeAlias = Annotated[
+    Name | None, Field(description="This host; the scheduler chooses where none is named.")
+]
+
+
 class MigrateInstance(InstanceRequest):
     """Move an instance to another host, stopped on the way; then await confirmation."""
 
     task: ClassVar[str] = "conductor.migrate_instance"
 
-    host: Name | None = None
+    host: TargetHost = None
 
 
 class ResizeInstance(InstanceRequest):
@@ -118,8 +153,8 @@ class ResizeInstance(InstanceRequest):
 
     task: ClassVar[str] = "conductor.resize_instance"
 
-    flavor: Name | FlavorBody
-    host: Name | None = None
+    flavor: Annotated[Name | FlavorBody, Field(description="The new one, by name or in full.")]
+    host: TargetHost = None
 
 
 class ConfirmResize(InstanceRequest):
@@ -139,8 +174,10 @@ class LiveMigrateInstance(InstanceRequest):
 
     task: ClassVar[str] = "conductor.live_migrate_instance"
 
-    host: Name | None = None
-    block_migration: bool | None = None
+    host: TargetHost = None
+    block_migration: Annotated[
+        bool | None, Field(description="Copy the disk too, or not; chosen where not given.")
+    ] = None
 
 
 class RebuildInstance(InstanceRequest):
@@ -148,7 +185,9 @@ class RebuildInstance(InstanceRequest):
 
     task: ClassVar[str] = "conductor.rebuild_instance"
 
-    image: Name | ImageBody
+    image: Annotated[
+        Name | ImageBody, Field(description="The new one or the same, by id or name, or in full.")
+    ]
 
 
 class EvacuateInstance(InstanceRequest):
@@ -156,8 +195,10 @@ class EvacuateInstance(InstanceRequest):
 
     task: ClassVar[str] = "conductor.evacuate_instance"
 
-    host: Name | None = None
-    force: bool = False
+    host: TargetHost = None
+    force: Annotated[
+        bool, Field(description="Changes nothing yet: what does not fit is refused all the same.")
+    ] = False
 
 
 class ShelveInstance(InstanceRequest):
@@ -165,7 +206,9 @@ class ShelveInstance(InstanceRequest):
 
     task: ClassVar[str] = "conductor.shelve_instance"
 
-    offload: bool = False
+    offload: Annotated[bool, Field(description="Give up the host too; back from the image.")] = (
+        False
+    )
 
 
 class UnshelveInstance(InstanceRequest):
@@ -173,8 +216,10 @@ class UnshelveInstance(InstanceRequest):
 
     task: ClassVar[str] = "conductor.unshelve_instance"
 
-    availability_zone: Name | None = None
-    host: Name | None = None
+    availability_zone: Annotated[
+        Name | None, Field(description="Only hosts of this zone, if it was offloaded.")
+    ] = None
+    host: TargetHost = None
 
 
 class ReplayOperation(Request):
@@ -182,15 +227,10 @@ class ReplayOperation(Request):
 
     task: ClassVar[str] = "conductor.replay_operation"
 
-    operation_id: str
-    dry_run: bool = False
-
-    @field_validator("operation_id")
-    @classmethod
-    def _is_an_id(cls, value: str) -> str:
-        if not is_uuid(value):
-            raise ValueError("should be a UUID")
-        return value.lower()
+    operation_id: Annotated[Id, Field(description="The operation that has failed.")]
+    dry_run: Annotated[bool, Field(description="Answer what would become of it, do nothing.")] = (
+        False
+    )
 
 
 class DefineEntry(Request):
@@ -198,8 +238,8 @@ class DefineEntry(Request):
 
     task: ClassVar[str] = "conductor.define_entry"
 
-    entry: Literal["flavor", "image", "aggregate", "zone", "server_group", "quota"]
-    body: dict[str, Any]
+    entry: Annotated[Entry, Field(description="Kind of entry.")]
+    body: Annotated[dict[str, Any], Field(description="What the entry says, by its kind.")]
 
     @model_validator(mode="after")
     def _body_is_of_its_kind(self) -> DefineEntry:
@@ -214,8 +254,8 @@ class RemoveEntry(Request):
 
     task: ClassVar[str] = "conductor.remove_entry"
 
-    entry: Literal["flavor", "image", "aggregate", "zone", "server_group", "quota"]
-    name: Name
+    entry: Annotated[Entry, Field(description="Kind of entry.")]
+    name: Annotated[Name, Field(description="Its name; of an image, its id.")]
 
 
 REQUESTS: dict[str, type[Request]] = {
@@ -242,20 +282,14 @@ REQUESTS: dict[str, type[Request]] = {
 """Task name to request class: what the queue `conductor` understands."""
 
 
-def parse_request(task: str, body: Mapping[str, Any]) -> Request:
-    """Return the request that `task` and its keyword arguments mean; raise `Rejected`.
-
-    A version that is newer than ours is refused as such, before its fields are looked at:
-    they may well be unknown here and right there.
-    """
-    kind = REQUESTS.get(task)
+def parse_request(
+    task: str,
+    body: Mapping[str, Any],
+    kinds: Mapping[str, type[Request]] = REQUESTS,
+    converters: Converters = CONVERTERS,
+) -> Request:
+    """Return the request that `task` and its keyword arguments mean; raise `Rejected`."""
+    kind = kinds.get(task)
     if kind is None:
         raise Rejected("task_unknown", f"{task} is not a known task name", key="task")
-    version = body.get("version", 1)
-    if isinstance(version, int) and version > kind.current_version:
-        raise Rejected(
-            "version_unsupported",
-            f"version is {version}: {task} is understood up to version {kind.current_version}",
-            key="version",
-        )
-    return parse(kind, body)
+    return parse(kind, body, converters)
