@@ -40,11 +40,7 @@ def pin(cell: HostCell, cpus: CpuMask) -> HostCell:
     Raises `Rejected`: `cpu_pinning_unknown` for a CPU that is not among the cell's dedicated
     ones, `cpu_pinning_invalid` for one already taken; the data lists requested and available.
     """
-    if cpus & ~cell.dedicated_cpus:
-        raise _refused("cpu_pinning_unknown", "are not all dedicated CPUs of it", cell, cpus)
-    if cpus & cell.pinned_cpus:
-        raise _refused("cpu_pinning_invalid", "are not all free", cell, cpus)
-    return _with_use(cell, cell.cpu_used, cell.memory_used_mib, cell.pinned_cpus | cpus)
+    return _with_use(cell, cell.cpu_used, cell.memory_used_mib, _pinned_with(cell, cpus))
 
 
 def unpin(cell: HostCell, cpus: CpuMask) -> HostCell:
@@ -53,11 +49,7 @@ def unpin(cell: HostCell, cpus: CpuMask) -> HostCell:
     Raises `Rejected`: `cpu_unpinning_unknown` for a CPU that is not among the cell's dedicated
     ones, `cpu_unpinning_invalid` for one that nobody had taken.
     """
-    if cpus & ~cell.dedicated_cpus:
-        raise _refused("cpu_unpinning_unknown", "are not all dedicated CPUs of it", cell, cpus)
-    if cpus & ~cell.pinned_cpus:
-        raise _refused("cpu_unpinning_invalid", "are not all taken", cell, cpus)
-    return _with_use(cell, cell.cpu_used, cell.memory_used_mib, cell.pinned_cpus & ~cpus)
+    return _with_use(cell, cell.cpu_used, cell.memory_used_mib, _pinned_without(cell, cpus))
 
 
 def with_siblings(cell: HostCell, cpus: CpuMask) -> CpuMask:
@@ -94,50 +86,60 @@ def _changed(host: HostTopology, placement: Placement, change: _Change) -> HostT
     return HostTopology(tuple(cells), host.pci_pools)
 
 
+def _pinned_with(cell: HostCell, cpus: CpuMask) -> CpuMask:
+    if cpus & ~cell.dedicated_cpus:
+        raise _refused("cpu_pinning_unknown", "are not all dedicated CPUs of it", cell, cpus)
+    if cpus & cell.pinned_cpus:
+        raise _refused("cpu_pinning_invalid", "are not all free", cell, cpus)
+    return cell.pinned_cpus | cpus
+
+
+def _pinned_without(cell: HostCell, cpus: CpuMask) -> CpuMask:
+    if cpus & ~cell.dedicated_cpus:
+        raise _refused("cpu_unpinning_unknown", "are not all dedicated CPUs of it", cell, cpus)
+    if cpus & ~cell.pinned_cpus:
+        raise _refused("cpu_unpinning_invalid", "are not all taken", cell, cpus)
+    return cell.pinned_cpus & ~cpus
+
+
 def _charged(cell: HostCell, placed: PlacedCell) -> HostCell:
-    taken = placed.taken_cpus
-    pinned = pin(cell, taken).pinned_cpus if taken else cell.pinned_cpus
     return _with_use(
         cell,
         cell.cpu_used + placed.shared_vcpus.bit_count(),
         cell.memory_used_mib + placed.memory_mib,
-        pinned,
+        _pinned_with(cell, placed.taken_cpus),
         _pools_after(cell, placed, +1),
     )
 
 
 def _discharged(cell: HostCell, placed: PlacedCell) -> HostCell:
-    taken = placed.taken_cpus
-    pinned = unpin(cell, taken).pinned_cpus if taken else cell.pinned_cpus
     return _with_use(
         cell,
         max(0, cell.cpu_used - placed.shared_vcpus.bit_count()),
         max(0, cell.memory_used_mib - placed.memory_mib),
-        pinned,
+        _pinned_without(cell, placed.taken_cpus),
         _pools_after(cell, placed, -1),
     )
 
 
 def _pools_after(cell: HostCell, placed: PlacedCell, sign: int) -> tuple[PagePool, ...]:
-    if not cell.page_pools:
+    sizes = [pool.size_kib for pool in cell.page_pools]
+    if not sizes:
         return ()
-    size_kib = placed.page_size_kib or min(pool.size_kib for pool in cell.page_pools)
-    # Rounded up, so that memory which is no whole number of pages still has pages to sit in.
-    pages = sign * -(-placed.memory_mib * KIB_PER_MIB // size_kib)
-    pools = tuple(
-        PagePool(pool.size_kib, pool.total, max(0, pool.used + pages), pool.reserved)
-        if pool.size_kib == size_kib
-        else pool
-        for pool in cell.page_pools
-    )
-    if placed.page_size_kib and all(pool.size_kib != size_kib for pool in pools):
+    size_kib = placed.page_size_kib or min(sizes)
+    if size_kib not in sizes:
         raise Rejected(
             "page_pool_unknown",
             f"pagesize is {size_kib}: host cell {cell.id} has no pages of that size in KiB",
             key="pagesize",
             host_cell=cell.id,
         )
-    return pools
+    at = sizes.index(size_kib)
+    pool = cell.page_pools[at]
+    # Rounded up, so that memory which is no whole number of pages still has pages to sit in.
+    pages = sign * -(-placed.memory_mib * KIB_PER_MIB // size_kib)
+    charged = PagePool(size_kib, pool.total, max(0, pool.used + pages), pool.reserved)
+    return (*cell.page_pools[:at], charged, *cell.page_pools[at + 1 :])
 
 
 def _with_use(
