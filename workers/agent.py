@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from threading import Event, Lock
 from typing import Literal
 
@@ -21,12 +22,14 @@ from models.messages.letters import (
     HEARTBEAT,
     HELLO,
     MANIFEST,
+    PROGRESS,
     Instruction,
     Letter,
+    Progress,
     Reply,
     Reservation,
 )
-from workers.actions.verbs import DESTROY, perform
+from workers.actions.verbs import COPY, DESTROY, perform
 from workers.actions.work import Work
 from workers.hypervisor.leash import AgentDead, Leash
 from workers.hypervisor.port import Hypervisor
@@ -41,6 +44,7 @@ from workers.letters import (
     heartbeat_letter,
     hello_letter,
     manifest_letter,
+    progress_letter,
     refuse_incomplete,
     reply_letter,
 )
@@ -223,7 +227,8 @@ class Agent:
         )
 
     def _performed(self, instruction: Instruction) -> Reply:
-        work = Work(instruction, self._leash, self._tracker, self.clock())
+        on_progress = partial(self._progress, instruction)
+        work = Work(instruction, self._leash, self._tracker, self.clock(), on_progress)
         try:
             result = self._retrying()(perform, work)
         except HostRefused as error:
@@ -239,13 +244,12 @@ class Agent:
         return Reply(token=instruction.token, sender=self.host, outcome="done", result=result)
 
     def _abort_overtaken(self) -> None:
-        """Abort what runs where a destroy waits behind it, so that no hang outlasts its instance.
+        """Abort what runs where something waits behind it that must not.
 
         Repeated at every heartbeat, since an abort that comes before its call does nothing.
         """
         for lane, running, waiting in self._lanes.held_up():
-            fence = running.token.fence
-            if any(each.verb == DESTROY and each.token.fence >= fence for each in waiting):
+            if any(_interrupts(each, running) for each in waiting):
                 self._leash.abort(InstanceId(lane))
 
     def _retrying(self) -> Retrying:
@@ -273,6 +277,16 @@ class Agent:
             token=instruction.token, sender=self.host, outcome=outcome, error=error.to_json()
         )
 
+    def _progress(self, instruction: Instruction, percent: int) -> None:
+        if self._phase is _Phase.DEAD:
+            return
+        # Whatever came between the start of the lane and that of the call was not heard then.
+        self._abort_overtaken()
+        progress = Progress(token=instruction.token, sender=self.host, percent=percent)
+        key = f"{PROGRESS} {token_key(instruction.token)}"
+        self._reporter.submit(key, lambda: progress_letter(progress))
+        self._flush_elsewhere()
+
     def _submit(self, reply: Reply) -> None:
         self._reporter.submit(token_key(reply.token), lambda: reply_letter(reply))
 
@@ -284,7 +298,7 @@ class Agent:
             self.executor.submit(self._reporter.flush)
 
     def _posted(self, key: str) -> None:
-        if key not in {HELLO, HEARTBEAT, MANIFEST}:
+        if not key.startswith((HELLO, HEARTBEAT, MANIFEST, PROGRESS)):
             self._record.reported(key)
 
     def _hello(self) -> Letter:
@@ -307,3 +321,15 @@ class Agent:
             disk_gb=self.settings.reserved_disk_gb,
             vcpus=self.settings.reserved_vcpus,
         )
+
+
+def _interrupts(newer: Instruction, running: Instruction) -> bool:
+    """Say whether a waiting instruction ends the running one.
+
+    A destroy ends whatever runs, so that no hang outlasts its instance; a copy may take hours, and
+    ends for whatever is newer.
+    """
+    fence = running.token.fence
+    if running.verb == COPY:
+        return newer.token.fence > fence
+    return newer.verb == DESTROY and newer.token.fence >= fence

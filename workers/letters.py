@@ -15,6 +15,7 @@ from models.messages.letters import (
     HEARTBEAT,
     HELLO,
     MANIFEST,
+    PROGRESS,
     REPLY,
     REPORTS,
     Domain,
@@ -22,6 +23,7 @@ from models.messages.letters import (
     Hello,
     Letter,
     Manifest,
+    Progress,
     Reply,
     Reservation,
 )
@@ -58,6 +60,19 @@ def reply_letter(reply: Reply) -> Letter:
         root_id=operation_id,
         parent_id=operation_id,
         shown=f"{reply.token.step} {reply.outcome} on {reply.sender}",
+    )
+
+
+def progress_letter(progress: Progress) -> Letter:
+    """Return the letter that says how far a long action is."""
+    operation_id = progress.token.operation_id
+    return Letter(
+        queue=REPORTS,
+        task=PROGRESS,
+        body=progress.to_json(),
+        root_id=operation_id,
+        parent_id=operation_id,
+        shown=f"{progress.token.step} {progress.percent} % on {progress.sender}",
     )
 
 

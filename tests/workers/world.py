@@ -84,15 +84,22 @@ def instruction(
     """An instruction; the fence also makes its token different from others."""
     operation = operation_of(instance_id)
     token = Token(operation_id=operation, step=verb, attempt=1, sequence=fence, fence=fence)
-    if verb == "spawn" and args is None:
-        args = spec().to_json()
+    if args is None:
+        args = default_args(verb)
     return Instruction(
         token=token,
         instance_id=instance_id,
         verb=verb,
-        args=args or {},
+        args=args,
         expires_at=expires_at,
     )
+
+
+def default_args(verb: str) -> dict[str, Any]:
+    """What a verb is asked for when a test does not care."""
+    if verb in {"spawn", "reshape", "rebuild", "check_target"}:
+        return spec().to_json()
+    return {"copy": {"target": "host-2"}, "cache_images": {"images": ["img"]}}.get(verb, {})
 
 
 @dataclass
@@ -116,6 +123,10 @@ class Mailbox:
     def outcomes(self) -> list[str]:
         """How those replies ended."""
         return [reply.outcome for reply in self.replies()]
+
+    def codes(self) -> list[str | None]:
+        """The codes of the errors in those replies, None where there is none."""
+        return [reply.error["code"] if reply.error else None for reply in self.replies()]
 
     def bodies(self, task: str) -> list[dict[str, Any]]:
         """The bodies of the letters of one task."""

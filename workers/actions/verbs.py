@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from models.errors import HostRefused
+from workers.actions.abort_copy import abort_copy
 from workers.actions.activate import activate
+from workers.actions.cache_images import cache_images
 from workers.actions.check_source import check_source
 from workers.actions.check_target import check_target
+from workers.actions.copy import copy
 from workers.actions.destroy import destroy
 from workers.actions.power_off import power_off
 from workers.actions.power_on import power_on
@@ -18,7 +21,7 @@ from workers.actions.snapshot import snapshot
 from workers.actions.spawn import spawn
 from workers.actions.work import Action, Work
 
-SPAWN, DESTROY = "spawn", "destroy"
+SPAWN, DESTROY, COPY = "spawn", "destroy", "copy"
 
 VERBS: Mapping[str, Action] = {
     SPAWN: spawn,
@@ -30,7 +33,10 @@ VERBS: Mapping[str, Action] = {
     "snapshot": snapshot,
     "check_target": check_target,
     "check_source": check_source,
+    COPY: copy,
+    "abort_copy": abort_copy,
     "activate": activate,
+    "cache_images": cache_images,
 }
 
 

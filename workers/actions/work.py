@@ -8,18 +8,22 @@ from typing import Any, TypeAlias
 
 from models.ids import InstanceId
 from models.messages.letters import Instruction
-from workers.hypervisor.port import Hypervisor
+from workers.hypervisor.port import Hypervisor, OnProgress
 from workers.tracker import Tracker
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One instruction, what carries it out, and the time (seconds since the epoch)."""
+    """One instruction, what carries it out, and the time (seconds since the epoch).
+
+    `on_progress` tells the conductor, where it can, how far a long action is.
+    """
 
     instruction: Instruction
     hypervisor: Hypervisor
     tracker: Tracker
     now: float
+    on_progress: OnProgress
 
     @property
     def instance_id(self) -> InstanceId:

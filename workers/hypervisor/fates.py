@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from models.ids import InstanceId
 
-Ending = Literal["done", "refused", "lost_before", "lost_after", "hang"]
+Ending = Literal["done", "refused", "lost_before", "lost_after", "hang", "corrupt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Fate:
     """What becomes of a call: how long it takes, and how it ends.
 
     `lost_before` and `lost_after` answer `Unreachable`, before or after the deed; `hang`
-    ends only when the call is aborted.
+    ends only when the call is aborted; with `corrupt` the image came damaged.
     """
 
     latency_s: float = 0.0
@@ -45,6 +45,7 @@ class Habit:
     refused: float = 0.0
     lost: float = 0.0
     hang: float = 0.0
+    corrupt: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +86,6 @@ def _ending(habit: Habit, draw: random.Random) -> Ending:
         return "hang"
     if roll < habit.refused + habit.hang + habit.lost:
         return draw.choice(("lost_before", "lost_after"))
+    if roll < habit.refused + habit.hang + habit.lost + habit.corrupt:
+        return "corrupt"
     return "done"

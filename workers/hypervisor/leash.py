@@ -9,7 +9,7 @@ from time import monotonic
 
 from models.ids import InstanceId
 from models.messages.letters import SpawnArgs
-from workers.hypervisor.port import GuestDomain, Hardware, Hypervisor
+from workers.hypervisor.port import GuestDomain, Hardware, Hypervisor, OnProgress
 
 
 class AgentDead(Exception):
@@ -95,6 +95,25 @@ class Leash:
         """Let a guest run whose memory has come; `AgentDead` once cut."""
         with self._calling(instance_id):
             self._hypervisor.activate(instance_id)
+
+    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> None:
+        """Copy a running guest to another host; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.copy(instance_id, target, on_progress)
+
+    def abort_copy(self, instance_id: InstanceId) -> None:
+        """Have a guest run that was being copied, or had been; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.abort_copy(instance_id)
+
+    def images(self) -> frozenset[str]:
+        """Return the ids of the images that are cached."""
+        return self._hypervisor.images()
+
+    def cache_image(self, owner: InstanceId, image_id: str) -> None:
+        """Have an image in the cache; `AgentDead` once cut."""
+        with self._calling(owner):
+            self._hypervisor.cache_image(owner, image_id)
 
     def abort(self, instance_id: InstanceId) -> None:
         """Make the calls that run for this instance end now."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from models.hardware.topology import HostTopology
 from models.ids import InstanceId
 from models.messages.letters import SpawnArgs
 
 Power = Literal["running", "shutdown", "nostate"]
+
+OnProgress: TypeAlias = Callable[[int], None]
+"""Told about once a second how far a long action is, in percent."""
+
+IMAGE_CORRUPT = "image_corrupt"
+"""Code of the `Unreachable` that says that an image came damaged: the next try may do better."""
 
 DEFAULT_DISK_GB = 1_000
 """Disk of a host whose description names none (CONTRACT §6)."""
@@ -103,6 +110,29 @@ class Hypervisor(Protocol):
 
     def activate(self, instance_id: InstanceId) -> None:
         """Let a guest run whose memory has come; `HostRefused` when none runs or waits."""
+        ...
+
+    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> None:
+        """Copy a running guest to the host where it waits; in the end it is stopped here.
+
+        Takes as long as it takes. `HostRefused` when there is no guest, or none that runs; one
+        that has been copied there already is done at once.
+        """
+        ...
+
+    def abort_copy(self, instance_id: InstanceId) -> None:
+        """Have a guest run that was being copied, or had been; `HostRefused` when there is none."""
+        ...
+
+    def images(self) -> frozenset[str]:
+        """Return the ids of the images that are cached, each of them whole."""
+        ...
+
+    def cache_image(self, owner: InstanceId, image_id: str) -> None:
+        """Have an image in the cache; `Unreachable` (`image_corrupt`), nothing kept, if damaged.
+
+        `owner` stands for the host where `abort` names an instance.
+        """
         ...
 
     def abort(self, instance_id: InstanceId) -> None:

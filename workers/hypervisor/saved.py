@@ -13,6 +13,7 @@ from models.messages.letters import SpawnArgs
 from workers.hypervisor.port import GuestDomain
 
 STORY = "effects.jsonl"
+IMAGES = "images.json"
 
 
 def read_domains(directory: Path) -> dict[InstanceId, GuestDomain]:
@@ -35,6 +36,25 @@ def write_domain(
         else:
             _replace(path, json.dumps(_to_json(after)))
         _tell(directory, instance_id, verb)
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def read_images(directory: Path) -> frozenset[str]:
+    """Return the ids of the cached images; none where the list is missing or damaged."""
+    try:
+        return frozenset(json.loads((directory / IMAGES).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        # A cache may be lost: what is not known to be whole is downloaded again.
+        return frozenset()
+
+
+def write_images(directory: Path, owner: InstanceId, verb: str, after: frozenset[str]) -> None:
+    """Save which images are cached, and what did it; raise `Broken` when that fails."""
+    path = directory / IMAGES
+    try:
+        _replace(path, json.dumps(sorted(after)))
+        _tell(directory, owner, verb)
     except OSError as error:
         raise _failed(path, error) from error
 

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
+from time import monotonic
 from typing import TypeAlias
 
 from models.errors import Broken, HostRefused, Unreachable
 from models.ids import InstanceId
 from models.messages.letters import SpawnArgs
 from workers.hypervisor.fates import Call, Fate, Fates, always_done
-from workers.hypervisor.port import GuestDomain, Hardware, Power
-from workers.hypervisor.saved import read_domains, write_domain
+from workers.hypervisor.port import IMAGE_CORRUPT, GuestDomain, Hardware, OnProgress, Power
+from workers.hypervisor.saved import read_domains, read_images, write_domain, write_images
 
 SPAWN, DESTROY, POWER_ON, POWER_OFF = "spawn", "destroy", "power_on", "power_off"
 RESHAPE, REBUILD, SNAPSHOT = "reshape", "rebuild", "snapshot"
 CHECK_TARGET, CHECK_SOURCE, ACTIVATE = "check_target", "check_source", "activate"
+COPY, ABORT_COPY, CACHE_IMAGES = "copy", "abort_copy", "cache_images"
+
+TICK_S = 1.0
+"""Time between two words on how far a copy is."""
 
 _Change: TypeAlias = Callable[[GuestDomain | None], GuestDomain | None]
+_Wait: TypeAlias = Callable[["_UnderWay", Fate], None]
 
 
 @dataclass(eq=False)
@@ -50,9 +57,11 @@ class SimulatedHypervisor:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._effects: Counter[tuple[str, str]] = Counter()
         self._domains: dict[InstanceId, GuestDomain] = {}
+        self._images: frozenset[str] = frozenset()
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
             self._domains = read_domains(directory)
+            self._images = read_images(directory)
 
     @property
     def name(self) -> str:
@@ -140,13 +149,56 @@ class SimulatedHypervisor:
         """Let a waiting guest run; `HostRefused` when there is none, or one that is stopped."""
         self._perform(instance_id, ACTIVATE, lambda before: _activated(instance_id, before))
 
+    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> None:
+        """Take the time of a copy, telling how far it is; in the end the guest is stopped here.
+
+        Nothing travels: the guest that waits on the target is another simulation's.
+        """
+
+        def copied(before: GuestDomain | None) -> GuestDomain:
+            there = _there(instance_id, before)
+            if there.copied_to == target:
+                return there
+            there = _running(instance_id, there)
+            return replace(there, power="shutdown", copied_to=target)
+
+        def wait(call: _UnderWay, fate: Fate) -> None:
+            before = self.domain(instance_id)
+            if copied(before) != before:
+                _wait_telling(call, fate, on_progress)
+
+        self._perform(instance_id, COPY, copied, wait)
+
+    def abort_copy(self, instance_id: InstanceId) -> None:
+        """Have a guest run that was being copied, or had been; `HostRefused` when there is none."""
+        self._perform(
+            instance_id, ABORT_COPY, lambda before: _powered(instance_id, before, "running")
+        )
+
+    def images(self) -> frozenset[str]:
+        """Return the ids of the images that are cached."""
+        with self._lock:
+            return self._images
+
+    def cache_image(self, owner: InstanceId, image_id: str) -> None:
+        """Have an image in the cache; nothing is kept of one that comes damaged."""
+        self._call(owner, CACHE_IMAGES, lambda: self._cache(owner, image_id), _wait)
+
     def abort(self, instance_id: InstanceId) -> None:
         """End the calls that run for this instance: `HostRefused`, nothing changed."""
         with self._lock:
             for call in self._running.get(instance_id, ()):
                 call.aborted.set()
 
-    def _perform(self, instance_id: InstanceId, verb: str, change: _Change) -> None:
+    def _perform(
+        self, instance_id: InstanceId, verb: str, change: _Change, wait: _Wait | None = None
+    ) -> None:
+        act = partial(self._change, instance_id, verb, change)
+        self._call(instance_id, verb, act, wait or _wait)
+
+    def _call(
+        self, instance_id: InstanceId, verb: str, act: Callable[[], None], wait: _Wait
+    ) -> None:
         running = _UnderWay()
         with self._lock:
             nth = self._calls[instance_id, verb]
@@ -154,17 +206,14 @@ class SimulatedHypervisor:
             self._running.setdefault(instance_id, []).append(running)
         try:
             fate = self._fates(Call(instance_id, verb, nth))
-            if fate.ending == "hang":
-                running.aborted.wait()
-            elif fate.latency_s > 0:
-                running.aborted.wait(fate.latency_s)
+            wait(running, fate)
             with self._lock:
                 # Looked at under the lock: an abort either comes first or comes too late.
                 if running.aborted.is_set():
                     message = f"{verb} of instance {instance_id} was aborted"
                     raise HostRefused("aborted", message, instance_id=instance_id)
                 _raise_unless_done(instance_id, verb, fate)
-                self._change(instance_id, verb, change)
+                act()
         finally:
             self._forget(instance_id, running)
         if fate.ending == "lost_after":
@@ -183,11 +232,40 @@ class SimulatedHypervisor:
             self._domains[instance_id] = after
         self._effects[instance_id, verb] += 1
 
+    def _cache(self, owner: InstanceId, image_id: str) -> None:
+        after = self._images | {image_id}
+        if after == self._images:
+            return
+        if self._directory is not None:
+            write_images(self._directory, owner, CACHE_IMAGES, after)
+        self._images = after
+        self._effects[owner, CACHE_IMAGES] += 1
+
     def _forget(self, instance_id: InstanceId, running: _UnderWay) -> None:
         with self._lock:
             self._running[instance_id].remove(running)
             if not self._running[instance_id]:
                 del self._running[instance_id]
+
+
+def _wait(call: _UnderWay, fate: Fate) -> None:
+    if fate.ending == "hang":
+        call.aborted.wait()
+    elif fate.latency_s > 0:
+        call.aborted.wait(fate.latency_s)
+
+
+def _wait_telling(call: _UnderWay, fate: Fate, on_progress: OnProgress) -> None:
+    """Wait, and say in between how much of the latency has passed."""
+    began = monotonic()
+    while fate.ending != "hang":
+        passed_s = monotonic() - began
+        if passed_s + TICK_S >= fate.latency_s:
+            break
+        if call.aborted.wait(TICK_S):
+            return
+        on_progress(min(99, int(100 * (passed_s + TICK_S) / fate.latency_s)))
+    _wait(call, replace(fate, latency_s=max(0.0, began + fate.latency_s - monotonic())))
 
 
 def _raise_unless_done(instance_id: InstanceId, verb: str, fate: Fate) -> None:
@@ -196,6 +274,9 @@ def _raise_unless_done(instance_id: InstanceId, verb: str, fate: Fate) -> None:
         raise HostRefused("simulated_refusal", message, instance_id=instance_id)
     if fate.ending == "lost_before":
         raise _lost(instance_id, verb)
+    if fate.ending == "corrupt":
+        message = f"an image came damaged during {verb} of {instance_id}: nothing is kept of it"
+        raise Unreachable(IMAGE_CORRUPT, message, instance_id=instance_id)
 
 
 def _lost(instance_id: InstanceId, verb: str) -> Unreachable:
