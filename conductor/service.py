@@ -20,10 +20,13 @@ from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import DeadLetter, Heartbeat, OperationRecord
 from models.errors import ConductorError, Conflict, Rejected, Unreachable
 from models.ids import is_uuid
+from models.messages.answers import refusal_letter
 from models.messages.base import parse
 from models.messages.carrier import Carrier
-from models.messages.letters import CONDUCTOR, Hello, Letter, Manifest, Progress, Reply
+from models.messages.letters import CONDUCTOR, Hello, Manifest, Progress, Reply
 from models.messages.letters import Heartbeat as HeartbeatMessage
+from models.messages.requests import REQUESTS
+from models.messages.versions import newer
 
 log = structlog.get_logger(__name__)
 OVERDUE_BATCH = 200
@@ -76,12 +79,12 @@ class ConductorService:
         """
         if not is_uuid(operation_id):
             error = Rejected("id_invalid", f"id is {operation_id[:80]}: should be a UUID", "id")
-            return self._refuse(task, operation_id, body, reply_to, error)
+            return self._refuse(Incoming(operation_id, task, dict(body), reply_to), error)
         incoming = Incoming(operation_id.lower(), task, dict(body), reply_to)
         try:
-            ready = self.outbox.run(lambda uow: accept(self._engine, uow, incoming))
+            ready = self.outbox.run(partial(self._accept, incoming))
         except Rejected as error:
-            return self._refuse(task, operation_id, body, reply_to, error)
+            return self._refuse(incoming, error)
         self._shown(incoming.id)
         self.drive(ready)
         return None
@@ -187,35 +190,39 @@ class ConductorService:
         if record is not None:
             self._on_change(record)
 
-    def _refuse(
-        self,
-        task: str,
-        operation_id: str,
-        body: Mapping[str, Any],
-        reply_to: str | None,
-        error: ConductorError,
-    ) -> None:
+    def _accept(self, incoming: Incoming, uow: UnitOfWork) -> list[str]:
+        """Accept a request; one of a newer version is also kept until we are upgraded.
+
+        It has failed for its sender; as a dead letter it can be replayed by a later release.
+        """
+        kind = REQUESTS.get(incoming.task)
+        refused = newer(incoming.task, incoming.body, kind.current_version) if kind else None
+        if refused is not None and uow.operations.get(incoming.id) is None:
+            uow.dead_letters.add(_dead_letter(uow, incoming, refused))
+        return accept(self._engine, uow, incoming)
+
+    def _refuse(self, incoming: Incoming, error: ConductorError) -> None:
         """Keep a request that is no operation of its own, and tell its sender if that can be."""
-        log.warning("request refused", task=task, id=operation_id, reason=error.message)
+        log.warning("request refused", task=incoming.task, id=incoming.id, reason=error.message)
 
         def keep(uow: UnitOfWork) -> None:
-            uow.dead_letters.add(
-                DeadLetter(
-                    id=str(uuid.uuid4()),
-                    at=uow.now,
-                    queue=CONDUCTOR,
-                    task=task,
-                    reason=f"{error.code}: {error.message}",
-                    body=json.dumps(body, default=str),
-                    headers={"id": operation_id},
-                )
-            )
-            if reply_to:
-                answer = {"operation_id": operation_id, "state": "REJECTED"}
-                uow.post(
-                    Letter(
-                        reply_to, "conductor.request_refused", {**answer, "error": error.to_json()}
-                    )
-                )
+            uow.dead_letters.add(_dead_letter(uow, incoming, error))
+            if incoming.reply_to:
+                uow.post(refusal_letter(incoming.reply_to, incoming.id, error))
 
         self.outbox.run(keep)
+
+
+def _dead_letter(uow: UnitOfWork, incoming: Incoming, error: ConductorError) -> DeadLetter:
+    headers = {"id": incoming.id}
+    if incoming.reply_to:
+        headers["reply_to"] = incoming.reply_to
+    return DeadLetter(
+        id=str(uuid.uuid4()),
+        at=uow.now,
+        queue=CONDUCTOR,
+        task=incoming.task,
+        reason=f"{error.code}: {error.message}",
+        body=json.dumps(incoming.body, default=str),
+        headers=headers,
+    )

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from conductor.operations.waits import ON_CHILDREN, ON_INSTANCE
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Event, Json, OperationRecord
 from models.lifecycle import OperationState
-from models.messages.letters import Letter
-
-OPERATION_ENDED = "conductor.operation_ended"
+from models.messages.answers import OperationEnded, answer_letter
 
 
 def locked(uow: UnitOfWork, operation_id: str) -> OperationRecord | None:
@@ -77,14 +74,14 @@ def close(
 def _answer_caller(uow: UnitOfWork, record: OperationRecord, result: Json) -> None:
     if record.reply_to is None:
         return
-    body: dict[str, Any] = {
+    told = {
         "operation_id": record.id,
         "kind": record.kind,
         "state": record.state.value,
         "result": dict(result),
-        "error": record.error,
+        "error": None if record.error is None else dict(record.error),
     }
-    uow.post(Letter(queue=record.reply_to, task=OPERATION_ENDED, body=body, root_id=record.id))
+    uow.post(answer_letter(record.reply_to, OperationEnded.model_validate(told)))
 
 
 def _let_next_run(uow: UnitOfWork, record: OperationRecord) -> list[str]:
@@ -98,7 +95,11 @@ def _let_next_run(uow: UnitOfWork, record: OperationRecord) -> list[str]:
         instance_id=instance.id, waiting_on=ON_INSTANCE, ended_at=None, limit=1
     )
     next_id = waiting[0].id if waiting else None
-    uow.instances.save(replace(instance, operation_id=next_id))
+    freed = replace(instance, operation_id=next_id)
+    if record.state is OperationState.STUCK:
+        # Nobody works on it any more; its owner must see that, and why.
+        freed = replace(freed, task_state=None, fault=record.error, updated_at=uow.now)
+    uow.instances.save(freed)
     if next_id is None:
         return []
     uow.operations.save(replace(waiting[0], waiting_on=None, wake_at=uow.now))
