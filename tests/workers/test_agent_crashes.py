@@ -12,15 +12,40 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from models.errors import Unreachable
 from models.messages.letters import Instruction
-from tests.workers.world import VM, World, instruction
+from tests.workers.world import VM, World, default_args, instruction
+from workers.actions.verbs import VERBS
 from workers.agent import Agent
 from workers.hypervisor.fates import Call, Fate
+from workers.hypervisor.port import GuestDomain
 from workers.journal.entries import Accepted, Entry, token_key
 from workers.journal.memory import MemoryJournal
 from workers.settings import WorkerSettings
 
 INSTANCES = (VM, "another")
-VERBS = ("spawn", "destroy", "power_on", "power_off")
+POWERED = ("spawn", "reshape", "rebuild")
+POWERS = ("running", "shutdown", "nostate")
+
+
+AFTERWARDS = {
+    "destroy": None,
+    "power_on": "running",
+    "power_off": "shutdown",
+    "copy": "shutdown",
+    "abort_copy": "running",
+    "activate": "running",
+    "check_source": "running",
+}
+
+
+def could(verb: str, domain: GuestDomain | None) -> bool:
+    """Whether the newest verb of a guest must have been done, from what it has left."""
+    if verb in {"spawn", "rebuild", "destroy", "check_target", "cache_images"}:
+        return True
+    if domain is None:
+        return False
+    if verb == "copy":
+        return domain.copied_to is not None
+    return verb not in {"activate", "check_source"} or domain.power == "running"
 
 
 class Crash(BaseException):
@@ -121,10 +146,15 @@ class Crashes(RuleBasedStateMachine):
             self.overtaken.append(call)
         return Fate(ending="lost_after" if call.nth % 2 == 0 else "done")
 
-    @rule(instance_id=st.sampled_from(INSTANCES), verb=st.sampled_from(VERBS))
-    def request(self, instance_id: str, verb: str) -> None:
+    @rule(
+        instance_id=st.sampled_from(INSTANCES),
+        verb=st.sampled_from(sorted(VERBS)),
+        power=st.sampled_from(POWERS),
+    )
+    def request(self, instance_id: str, verb: str, power: str) -> None:
         """The conductor sends one more instruction; fences grow."""
-        self.sent.append(instruction(verb, len(self.sent) + 1, instance_id))
+        args = default_args(verb) | ({"power": power} if verb in POWERED else {})
+        self.sent.append(instruction(verb, len(self.sent) + 1, instance_id, args))
         self.queue.append(self.sent[-1])
 
     @precondition(lambda self: self.queue)
@@ -239,18 +269,13 @@ class Crashes(RuleBasedStateMachine):
             return
         newest = mine[-1]
         domain = self.world.hypervisor.domain(newest.instance_id)  # type: ignore[arg-type]  # test id
-        expected = {
-            "spawn": ("done", None),
-            "destroy": ("done", "absent"),
-            "power_on": ("done" if domain else "refused", "running"),
-            "power_off": ("done" if domain else "refused", "shutdown"),
-        }
-        outcome, power = expected[newest.verb]
-        assert outcomes[token_key(newest.token)] == outcome
-        if outcome == "done":
-            assert (domain is None) == (power == "absent")
-        if domain is not None and newest.verb in {"power_on", "power_off"}:
-            assert domain.power == power
+        outcome = outcomes[token_key(newest.token)]
+        assert outcome == ("done" if could(newest.verb, domain) else "refused")
+        if outcome == "done" and newest.verb in (*POWERED, *AFTERWARDS):
+            power = newest.args.get("power", AFTERWARDS.get(newest.verb))
+            assert (domain.power if domain else None) == power
+        if newest.verb == "cache_images":
+            assert "img" in self.world.hypervisor.images()
 
     def _hand_in(self, each: Instruction, acknowledge: bool) -> None:
         if self.agent is None:

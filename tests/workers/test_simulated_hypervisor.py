@@ -34,6 +34,28 @@ def test_every_action_may_be_repeated_and_has_one_effect() -> None:
     assert hypervisor.domains() == ()
 
 
+def test_what_a_move_does_may_be_repeated_and_outlives_the_process(tmp_path: Path) -> None:
+    SimulatedHypervisor(HARDWARE, tmp_path).spawn(VM, spec(power="nostate"))
+    told: list[int] = []
+    moves: dict[str, tuple[Callable[[SimulatedHypervisor], None], str]] = {
+        "activate": (lambda host: host.activate(VM), "running"),
+        "copy": (lambda host: host.copy(VM, "host-2", told.append), "shutdown"),
+        "abort_copy": (lambda host: host.abort_copy(VM), "running"),
+        "reshape": (lambda host: host.reshape(VM, spec(vcpus=2, power="shutdown")), "shutdown"),
+        "rebuild": (lambda host: host.rebuild(VM, spec(image_id="img")), "running"),
+    }
+    for verb, (act, power) in moves.items():
+        effects = 0
+        for _ in range(2):
+            hypervisor = SimulatedHypervisor(HARDWARE, tmp_path)
+            act(hypervisor)
+            effects += hypervisor.effects(VM, verb)
+        assert (verb, effects, powers(hypervisor)) == (verb, 1, {VM: power})
+    found = SimulatedHypervisor(HARDWARE, tmp_path).domain(VM)
+    assert found is not None
+    assert found.spec == spec(image_id="img")
+
+
 def test_a_guest_is_kept_as_it_was_asked_for() -> None:
     hypervisor = SimulatedHypervisor(HARDWARE)
     wanted = spec(placement({0: 1}), vcpus=2, memory_mib=700, disk_gb=9)
@@ -154,12 +176,24 @@ def test_a_cut_leash_lets_nothing_pass() -> None:
     leash = Leash(hypervisor)
     leash.spawn(VM, spec())
     assert leash.cut(1.0)
-    for act in (leash.destroy, leash.power_on, leash.power_off):
+    plain = (leash.destroy, leash.power_on, leash.power_off, leash.snapshot)
+    moves = (leash.check_source, leash.activate, leash.abort_copy)
+    for act in (*plain, *moves):
         with pytest.raises(AgentDead):
             act(VM)
-    with pytest.raises(AgentDead):
-        leash.spawn(OTHER_VM, spec())
+    others: tuple[Callable[[], None], ...] = (
+        lambda: leash.spawn(OTHER_VM, spec()),
+        lambda: leash.reshape(VM, spec(vcpus=2)),
+        lambda: leash.rebuild(VM, spec(vcpus=2)),
+        lambda: leash.check_target(OTHER_VM, spec()),
+        lambda: leash.copy(VM, "host-2", lambda _: None),
+        lambda: leash.cache_image(VM, "img"),
+    )
+    for other in others:
+        with pytest.raises(AgentDead):
+            other()
     assert powers(hypervisor) == {VM: "running"}
+    assert leash.images() == frozenset()
     assert (leash.name, leash.hardware(), leash.domain(VM)) == (
         "simulated",
         HARDWARE,

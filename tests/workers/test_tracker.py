@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import HostRefused, Rejected
+from models.errors import HostRefused, Rejected, Unreachable
 from models.hardware.cpuset import mask_of
 from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.ids import InstanceId
@@ -206,6 +206,37 @@ def test_an_audit_keeps_guests_that_are_just_being_spawned() -> None:
     tracker.settle(VM, lambda: None)
     tracker.audit(lambda: ())
     tracker.admit(guest(OTHER_VM, placement({0: 1})))
+
+
+def test_an_audit_counts_a_guest_that_is_being_changed_as_it_will_be() -> None:
+    tracker = Tracker(HARDWARE)
+    before = domain(VM, spec(placement({0: 1})))
+    tracker.audit(lambda: (before,))
+    tracker.admit(guest(VM, placement({0: 2})))
+    tracker.audit(lambda: (before,))
+    assert code(tracker.tracked, guest(OTHER_VM, placement({0: 2}))) == "cpu_pinning_invalid"
+    tracker.settle(VM, lambda: before)
+    assert tracker.tracked == audited(HARDWARE, [before])
+
+
+def test_a_guest_that_the_hypervisor_will_not_show_is_counted_as_it_was() -> None:
+    def silent() -> None:
+        raise Unreachable("hypervisor_silent", "no answer")
+
+    tracker = Tracker(HARDWARE)
+    tracker.admit(guest(VM, placement({0: 1})))
+    tracker.settle(VM, silent)
+    assert code(tracker.tracked, guest(OTHER_VM, placement({0: 1}))) == "cpu_pinning_invalid"
+
+
+def test_a_check_says_what_an_admission_would_and_counts_nothing() -> None:
+    tracker = Tracker(HARDWARE)
+    tracker.check(guest(VM, placement({0: 1})))
+    assert tracker.tracked == empty(HARDWARE)
+    tracker.admit(guest(VM, placement({0: 1})))
+    tracker.check(guest(VM, placement({0: 1, 1: 2})))
+    with pytest.raises(HostRefused):
+        tracker.check(guest(OTHER_VM, placement({0: 1})))
 
 
 def test_an_audit_frees_what_has_gone_without_us() -> None:

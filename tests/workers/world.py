@@ -99,7 +99,9 @@ def default_args(verb: str) -> dict[str, Any]:
     """What a verb is asked for when a test does not care."""
     if verb in {"spawn", "reshape", "rebuild", "check_target"}:
         return spec().to_json()
-    return {"copy": {"target": "host-2"}, "cache_images": {"images": ["img"]}}.get(verb, {})
+    if verb == "copy":
+        return {"target": "host-2"}
+    return {"images": ["img"]} if verb == "cache_images" else {}
 
 
 @dataclass
