@@ -171,7 +171,8 @@ def _lines_to(path: Path | None) -> Iterator[TextIO | None]:
         with path.open("w", encoding="utf-8") as out:
             yield out
     except OSError as error:
-        raise Rejected("file_unwritable", f"{path}: {error.strerror}", key="placements") from None
+        message = f"placements is {path}: {error.strerror}"
+        raise Rejected("file_unwritable", message, key="placements") from None
 
 
 def _check_racks(hosts: Sequence[TraceHost], requests: Sequence[TraceRequest]) -> None:

@@ -50,7 +50,7 @@ class TraceRequest:
 def read_hosts(path: Path, racks: Mapping[str, str]) -> list[TraceHost]:
     """Return the hosts, named by their place in the file; raise `Rejected` for a bad line."""
     hosts = []
-    for number, row in enumerate(_rows(path, HOST_COLUMNS)):
+    for number, row in enumerate(_rows(path, "hosts", HOST_COLUMNS)):
         cells = tuple(
             (row.count(f"CPU{cell}", least=0), row.mib(f"RAM{cell}", least=0)) for cell in (1, 2)
         )
@@ -62,7 +62,7 @@ def read_hosts(path: Path, racks: Mapping[str, str]) -> list[TraceHost]:
 def read_racks(path: Path) -> dict[str, str]:
     """Return host to rack; raise `Rejected` for a bad line, or a host that is in two racks."""
     racks: dict[str, str] = {}
-    for row in _rows(path, RACK_COLUMNS):
+    for row in _rows(path, "racks", RACK_COLUMNS):
         host, rack = row.text("host_id"), row.text("rack_id")
         if racks.setdefault(host, rack) != rack:
             raise row.wrong("host_id", f"a host is in one rack, this one is in {racks[host]} too")
@@ -71,7 +71,7 @@ def read_racks(path: Path) -> dict[str, str]:
 
 def read_requests(path: Path) -> list[TraceRequest]:
     """Return the requests in order; raise `Rejected` for a bad line."""
-    return [_request(row) for row in _rows(path, REQUEST_COLUMNS)]
+    return [_request(row) for row in _rows(path, "requests", REQUEST_COLUMNS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class _Row:
         )
 
 
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[_Row]:
+def _rows(path: Path, what: str, columns: Sequence[str]) -> Iterator[_Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restkey="beyond the last column", restval="")
@@ -129,7 +129,7 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[_Row]:
             for values in reader:
                 yield _Row(path, reader.line_num, _flat(values))
     except OSError as error:
-        raise Rejected("file_unreadable", f"{path}: {error.strerror}", key=str(path)) from None
+        raise Rejected("file_unreadable", f"{what} is {path}: {error.strerror}", key=what) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise Rejected("trace_invalid", f"{path} is no CSV text: {error}") from None
 
