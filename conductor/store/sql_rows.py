@@ -81,7 +81,7 @@ class SqlRows(Rows[T]):
     def drop(self, *key: str) -> bool:
         self._session.check_writes()
         asked = self._shape.asked_key(key)
-        self._session.held.pop((self._shape.name, asked), None)
+        self._session.let_go((self._shape.name, asked))
         params = self._table.key_params(asked)
         return self._session.run(self._table.delete(), params).rowcount > 0
 
@@ -100,6 +100,10 @@ class SqlRows(Rows[T]):
         return int(found)
 
     def _one(self, key: Key, *, lock: bool) -> T | None:
+        name = (self._shape.name, key)
+        if name in self._session.read:
+            known: T = self._session.held[name]
+            return known
         hold = lock or self._session.reads_hold
         statement = self._table.select(lock=lock)
         found = self._found(statement, self._table.key_params(key), hold=hold)
@@ -109,7 +113,7 @@ class SqlRows(Rows[T]):
         records = self._decoded(self._session.run(statement, params).fetchall())
         if hold:
             for record in records:
-                self._hold(record)
+                self._hold(record, read=True)
         return records
 
     def _update(self, value: T) -> bool:
@@ -140,8 +144,8 @@ class SqlRows(Rows[T]):
             self._session.run_many(self._table.delete_where(column), params)
             self._session.forget(self._shape.name)
 
-    def _hold(self, value: T) -> None:
-        self._session.held[self._shape.name, self._shape.key_of(value)] = value
+    def _hold(self, value: T, *, read: bool = False) -> None:
+        self._session.hold((self._shape.name, self._shape.key_of(value)), value, read=read)
 
     def _encoded(self, value: T, names: Iterable[str]) -> Params:
         return self._table.encoded(value, names)

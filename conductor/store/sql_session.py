@@ -18,13 +18,15 @@ from models.tables.failures import meaning
 class Session:
     """What the tables of one transaction share.
 
-    `held` are records that the database is known to have exactly so until the end: written
-    here, or read under a lock. Saving over one writes only what differs.
+    `held` are records that the database is known to have until the end, whoever else writes:
+    written here, or read under a lock. Saving over one writes only what differs. Those in
+    `read` are as they came back, so that asking again needs no statement.
     """
 
     def __init__(self, cursor: DBAPICursor, statements: Statements, *, writes: bool) -> None:
         self.statements = statements
         self.held: dict[tuple[str, Key], Any] = {}
+        self.read: set[tuple[str, Key]] = set()
         self.written_hardware: frozenset[str] = frozenset()
         self.writes = writes
         # SQLite's only writer cannot be overtaken, so whatever it reads is as good as locked.
@@ -46,9 +48,26 @@ class Session:
         prepared = self.statements.prepared(statement)
         return self._execute(prepared.text, [prepared.bound(each) for each in params], many=True)
 
+    def hold(self, name: tuple[str, Key], value: Any, *, read: bool) -> None:
+        """Hold a record as it was read or written."""
+        if not read:
+            self.read.discard(name)
+        elif name in self.read:
+            # The first copy stays: what callers derive from it shares its nested values.
+            return
+        else:
+            self.read.add(name)
+        self.held[name] = value
+
+    def let_go(self, name: tuple[str, Key]) -> None:
+        """Hold a record no longer."""
+        self.held.pop(name, None)
+        self.read.discard(name)
+
     def forget(self, table: str) -> None:
         """Hold nothing of a table: some of it was deleted without being named."""
         self.held = {key: value for key, value in self.held.items() if key[0] != table}
+        self.read &= self.held.keys()
 
     def check_writes(self) -> None:
         """Raise `Broken` in a transaction that is for reading."""
@@ -79,6 +98,7 @@ class Session:
             yield
         except BaseException:
             self.held.clear()
+            self.read.clear()
             self.written_hardware = hardware
             self._failure = None
             self._execute(f"ROLLBACK TO SAVEPOINT {name}")

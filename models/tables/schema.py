@@ -110,7 +110,7 @@ OPERATIONS: Final = Table(
     Index(None, "created_at", "id"),
     Index(None, "state", "created_at"),
     Index(None, "instance_id"),
-    Index(None, "parent_id", **_partial("parent_id IS NOT NULL")),
+    Index(None, "parent_id", "ended_at", **_partial("parent_id IS NOT NULL")),
     Index(None, "replay_of", **_partial("replay_of IS NOT NULL")),
     Index(None, "waiting_on", **_partial("waiting_on IS NOT NULL")),
     Index(None, "ended_at", "id", **_partial("ended_at IS NOT NULL")),

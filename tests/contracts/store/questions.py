@@ -17,6 +17,10 @@ QUESTIONS: Mapping[str, Question] = {
     "operations.drop_ended_before": lambda uow: uow.operations.drop_ended_before(1.0, 5),
     "operations by instance": lambda uow: uow.operations.where(instance_id="i"),
     "operations by parent": lambda uow: uow.operations.where(parent_id="p"),
+    "operations of a parent that run": lambda uow: uow.operations.where(
+        parent_id="p", ended_at=None
+    ),
+    "operations by what they wait on": lambda uow: uow.operations.where(waiting_on="host:h"),
     "operations by state": lambda uow: uow.operations.where(state="RUNNING"),
     "oldest operations": lambda uow: uow.operations.where(limit=1),
     "instances by host": lambda uow: uow.instances.where(host="h"),

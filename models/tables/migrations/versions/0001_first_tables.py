@@ -82,9 +82,9 @@ def _operations() -> None:
     )
     op.create_index(op.f("ix_operations_instance_id"), "operations", ["instance_id"], unique=False)
     op.create_index(
-        op.f("ix_operations_parent_id"),
+        op.f("ix_operations_parent_id_ended_at"),
         "operations",
-        ["parent_id"],
+        ["parent_id", "ended_at"],
         unique=False,
         postgresql_where=sa.text("parent_id IS NOT NULL"),
         sqlite_where=sa.text("parent_id IS NOT NULL"),
