@@ -5,8 +5,10 @@ from __future__ import annotations
 from conductor.operations import moves
 from conductor.operations.awaited import awaited
 from conductor.operations.definition import NewOperation, Operation, Outcome
+from conductor.operations.instances import leave_as_it_was
 from conductor.operations.moves import Move
 from conductor.store.ports import UnitOfWork
+from conductor.store.records import Json
 from models.lifecycle import MigrationState, TaskState
 
 confirm_resize = Operation("confirm_resize", Move)
@@ -25,6 +27,12 @@ def remove_from_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     if migration.source == migration.target:
         return move
     return moves.ask_source(move, uow, "destroy", done_if_down=True)
+
+
+@confirm_resize.failed
+def still_awaits(move: Move, fault: Json, uow: UnitOfWork) -> None:
+    """The source would not let go: the move still awaits confirmation, with the fault."""
+    leave_as_it_was(uow, move.instance_id, fault)
 
 
 @confirm_resize.step

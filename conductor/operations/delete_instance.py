@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import must_get
+from conductor.operations.instances import leave_as_it_was, must_get
 from conductor.placement import claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, Migration, OperationRecord
@@ -81,6 +81,12 @@ def release(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
         )
     )
     return delete
+
+
+@delete_instance.failed
+def keep(delete: Delete, fault: Json, uow: UnitOfWork) -> None:
+    """The host would not remove it: it is still there, with the fault."""
+    leave_as_it_was(uow, delete.instance_id, fault)
 
 
 @delete_instance.result

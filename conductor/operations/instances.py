@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Instance
+from conductor.store.records import Allocation, Instance, Json
 from models.errors import Broken
 from models.messages.hardware import placement_to_json
 from models.messages.letters import SpawnArgs
@@ -38,3 +39,9 @@ def spawn_args_of(
         placement=placement_to_json(placement) if placement else None,
         power=cast(Literal["running", "shutdown", "nostate"], power),
     ).to_json()
+
+
+def leave_as_it_was(uow: UnitOfWork, instance_id: str, fault: Json) -> None:
+    """Nothing is done to the instance any more; its state stays, with the fault beside it."""
+    instance = must_get(uow, instance_id)
+    uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from conductor.liveness import is_up
 from conductor.operations.definition import AskHost, AskScheduler, NewOperation
-from conductor.operations.instances import must_get, spawn_args_of
+from conductor.operations.instances import leave_as_it_was, must_get, spawn_args_of
 from conductor.placement import claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, Migration, OperationRecord
@@ -250,8 +250,7 @@ def settle(uow: UnitOfWork, migration: Migration) -> None:
 def failed(move: Move, fault: Json, uow: UnitOfWork) -> None:
     """Everything was undone: the instance is where and what it was, with the fault beside it."""
     save(uow, of(move, uow), state=MigrationState.ERROR, error=fault)
-    instance = must_get(uow, move.instance_id)
-    uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))
+    leave_as_it_was(uow, move.instance_id, fault)
 
 
 def failed_after_switch(move: Move, fault: Json, uow: UnitOfWork) -> None:

@@ -8,7 +8,6 @@ from typing import cast
 from conductor.operations.definition import NewOperation
 from conductor.operations.instances import must_get
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
 from models.errors import Broken, Rejected
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.requests import InstanceRequest
@@ -50,9 +49,3 @@ def settle(power: Power, uow: UnitOfWork, state: InstanceState, power_state: Pow
     instance = must_get(uow, power.instance_id)
     settled = replace(instance, state=state, power_state=power_state, task_state=None, fault=None)
     uow.instances.save(replace(settled, updated_at=uow.now))
-
-
-def task_failed(power: Power, fault: Json, uow: UnitOfWork) -> None:
-    """Leave the instance in the state it had, with the fault."""
-    instance = must_get(uow, power.instance_id)
-    uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))

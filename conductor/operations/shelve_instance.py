@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import must_get
+from conductor.operations.instances import leave_as_it_was, must_get
 from conductor.operations.moves import check_alive, movable
 from conductor.placement.claims import release_claim
 from conductor.store.ports import UnitOfWork
@@ -89,8 +89,7 @@ def release(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
 @shelve_instance.failed
 def stay(shelve: Shelve, fault: Json, uow: UnitOfWork) -> None:
     """It is as it was, with the fault."""
-    instance = must_get(uow, shelve.instance_id)
-    uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))
+    leave_as_it_was(uow, shelve.instance_id, fault)
 
 
 def _ask(

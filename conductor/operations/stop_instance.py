@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import must_get
-from conductor.operations.power import Power, begin, host_of, settle, task_failed
+from conductor.operations.instances import leave_as_it_was, must_get
+from conductor.operations.power import Power, begin, host_of, settle
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json, OperationRecord
 from models.lifecycle import InstanceState, PowerState, TaskState
@@ -42,7 +42,7 @@ def mark_stopped(power: Power, uow: UnitOfWork) -> Outcome[Power]:
 @stop_instance.failed
 def stay_active(power: Power, fault: Json, uow: UnitOfWork) -> None:
     """Leave it as it was, with the fault."""
-    task_failed(power, fault, uow)
+    leave_as_it_was(uow, power.instance_id, fault)
 
 
 @stop_instance.met

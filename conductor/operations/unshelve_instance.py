@@ -16,7 +16,7 @@ from conductor.operations.definition import (
     Operation,
     Outcome,
 )
-from conductor.operations.instances import must_get, spawn_args
+from conductor.operations.instances import leave_as_it_was, must_get, spawn_args
 from conductor.placement.claims import release_claim
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json
@@ -123,8 +123,7 @@ def activate(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
 @unshelve_instance.failed
 def stay_shelved(unshelve: Unshelve, fault: Json, uow: UnitOfWork) -> None:
     """It stays shelved as it was, with the reason."""
-    instance = must_get(uow, unshelve.instance_id)
-    uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))
+    leave_as_it_was(uow, unshelve.instance_id, fault)
 
 
 def _check_wishes(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from conductor.store.open import open_store
-from conductor.store.records import Host, Instance, OperationRecord
+from conductor.store.records import DeadLetter, Host, Instance, OperationRecord
 from tests.acceptance.members import Member
-from tests.acceptance.sending import Sender
+from tests.acceptance.sending import CONTEXT, Sender
 from tests.acceptance.stops import Stops
 from tests.acceptance.wire import Wire
 from tests.environment.variables import CHECKOUT
@@ -112,14 +112,26 @@ class Fleet:
 
         self.until(look, "hosts to be taken in")
 
+    def define(self, entry: str, **body: Any) -> None:
+        """Define a flavor, zone, quota …, and return when it is."""
+        request = {"context": CONTEXT, "entry": entry, "body": body}
+        record = self.ended(self.sender.send("define_entry", request))
+        assert record.error is None, record.error
+
     def settle(self, timeout_s: float = END_S) -> None:
-        """Return when every operation has ended, every letter has left, and guests agree."""
+        """Return when every operation has ended, every letter has left, and every queue is empty.
+
+        Hosts may still hold what a letter for another time left there; their next manifest tells.
+        """
 
         def look() -> bool:
             with self.store.read() as uow:
-                return not uow.operations.count(ended_at=None) and not uow.outbox.count()
+                if uow.operations.count(ended_at=None) or uow.outbox.count():
+                    return False
+                homes = {i.id: i.host for i in uow.instances.where() if i.host is not None}
+            return self.guests() == homes
 
-        self.until(look, "operations to end and letters to leave", timeout_s)
+        self.until(look, "operations to end, letters to leave and guests to agree", timeout_s)
 
     def restart(self, name: str, *more: str) -> None:
         """Begin the next life of a member, dead or alive, without waiting for it."""
@@ -199,6 +211,14 @@ class Fleet:
             for path in self.hypervisor(host).glob("*.domain")
         }
 
+    def guest_pairs(self) -> set[tuple[str, str | None]]:
+        """Return every (instance, host) of which a hypervisor really has a guest."""
+        return {
+            (path.name.removesuffix(".domain"), host)
+            for host in self.hosts
+            for path in self.hypervisor(host).glob("*.domain")
+        }
+
     def effects(self, instance_id: str, verb: str) -> int:
         """Return how often a verb changed something for an instance, on all hosts together."""
         return sum(
@@ -228,6 +248,15 @@ class Fleet:
         """Return how many letters wait to leave, or to be forgotten."""
         with self.store.read() as uow:
             return uow.outbox.count()
+
+    def dead_letters(self) -> list[DeadLetter]:
+        with self.store.read() as uow:
+            return uow.dead_letters.where()
+
+    def decided(self, instance_id: str) -> list[str | None]:
+        """Return the hosts that the scheduler chose for an instance, in order."""
+        with self.store.read() as uow:
+            return [decision.host for decision in uow.decisions.where(instance_id=instance_id)]
 
     # -- places ----------------------------------------------------------------------------
 

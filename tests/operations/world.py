@@ -277,6 +277,14 @@ class World:
             for domain in host.hypervisor.domains()
         }
 
+    def guest_pairs(self) -> set[tuple[str, str | None]]:
+        """Return every (instance, host) of which a hypervisor really has a guest."""
+        return {
+            (str(domain.instance_id), name)
+            for name, host in self.hosts.items()
+            for domain in host.hypervisor.domains()
+        }
+
     def ended(self, operation_id: str) -> OperationState:
         """Return how an operation ended."""
         record = self.operation(operation_id)
