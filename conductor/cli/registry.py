@@ -35,7 +35,7 @@ MODULES: Final[Mapping[str, str]] = {
     "guest": "hardware",
     "cpuset": "hardware",
     "host-config": "hardware",
-    "simulate": "offline",
+    "simulate": "simulation",
     "serve": "serve",
     "db": "database",
 }

@@ -1,4 +1,4 @@
-"""Commands that need no system: the fitter and the fleet simulation."""
+"""Ask the fitter, without any system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conductor.settings import read_settings
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `fit` and `simulate`."""
+    """Add `fit`."""
     app.command("fit")(fit)
 
 
