@@ -7,9 +7,10 @@ what an operator decided comes before what happens to be full.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU
 from conductor.scheduling.checks import Check, Filter
@@ -22,7 +23,7 @@ from conductor.scheduling.columns import (
     left_column,
 )
 from conductor.scheduling.demand import Demand
-from conductor.scheduling.fleet import NO_PLACE, Fleet, Numbers
+from conductor.scheduling.fleet import NO_PLACE, Fleet, Mask, Numbers
 from conductor.scheduling.groups import closed_places, joined_places
 from models.hardware.guest import DEDICATED, MIXED, GuestCell
 
@@ -136,7 +137,7 @@ def has_numa_cells(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     yield _in_cells("free memory", memory, unsized, "MiB")
     both = (cpus >= min(map(_dedicated, pinned))) & (memory >= min(unsized))
     what = _cells_text("both free dedicated CPUs and free memory", len(pinned))
-    passed = np.count_nonzero(both, axis=0) >= len(pinned)
+    passed = _how_many(both) >= len(pinned)
     yield Check("numa_cells_unbalanced", (f"lacks {what}", f"lack {what}"), passed)
 
 
@@ -165,7 +166,7 @@ def _in_cells(what: str, values: Numbers, needs: list[int], unit: str = "") -> C
     for rank, need in enumerate(sorted(needs, reverse=True), start=1):
         if rank < len(needs) and sorted(needs, reverse=True)[rank] == need:
             continue
-        passed &= np.count_nonzero(values >= need, axis=0) >= rank
+        passed &= _how_many(values >= need) >= rank
     text = _cells_text(what, len(needs))
     least, rank = min(needs), len(needs)
     code = f"numa_{what.removeprefix('free ').replace(' ', '_').lower()}"
@@ -177,6 +178,11 @@ def _in_cells(what: str, values: Numbers, needs: list[int], unit: str = "") -> C
         partial(_greatest, values, rank),
         unit,
     )
+
+
+def _how_many(cells: Mask) -> NDArray[np.int8]:
+    """Return how many NUMA cells of each host: few, so adding them up row by row is fastest."""
+    return reduce(np.add, cells.astype(np.int8))
 
 
 def _greatest(values: Numbers, rank: int) -> Numbers:

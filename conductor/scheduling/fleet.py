@@ -67,7 +67,7 @@ class Fleet:
         self._columns: dict[HostColumn, Numbers] = {}
         self._totals: dict[HostColumn, int] = {}
         self._cells: dict[CellColumn, Numbers] = {}
-        self._widest = max((len(host.topology.cells) for host in self.hosts), default=0)
+        self._widest = self._most_cells()
         self._labels: dict[str, Numbers] = {}
         self._zones: dict[str, Mask] = {}
         self._before: dict[str, Host] | None = None
@@ -149,7 +149,7 @@ class Fleet:
         if host.topology is before.topology:
             return
         if len(host.topology.cells) != len(before.topology.cells):
-            self._widest = max(len(each.topology.cells) for each in self.hosts)
+            self._widest = self._most_cells()
             self._cells.clear()
         for of_cell, values in self._cells.items():
             values[: len(host.topology.cells), row] = list(map(of_cell, host.topology.cells))
@@ -164,6 +164,10 @@ class Fleet:
             before, self._before = self._before, None
             for host in before.values():
                 self.put(host)
+
+    def _most_cells(self) -> int:
+        """Return how many NUMA cells a column has room for: one even where no host has any."""
+        return max((len(host.topology.cells) for host in self.hosts), default=0) or 1
 
     def _number_places(self, scope: str) -> Numbers:
         if scope == HOST:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -112,11 +113,11 @@ def _guests(by_cell: Floats, cells: int) -> Floats:
     rest of the host bounds them; the least bound can be reached.
     """
     if cells == 1:
-        return np.asarray(np.maximum(by_cell, 0.0).sum(axis=0))
+        return reduce(np.add, np.maximum(by_cell, 0.0))
     if len(by_cell) < cells:
         return np.zeros(by_cell.shape[1])
     if len(by_cell) == cells:
-        return np.asarray(by_cell.min(axis=0))
+        return reduce(np.minimum, by_cell)
     rising = np.cumsum(np.sort(np.maximum(by_cell, 0.0), axis=0), axis=0)
     bounds = [rising[-1 - roomiest] // (cells - roomiest) for roomiest in range(cells)]
     return np.asarray(np.minimum.reduce(bounds))

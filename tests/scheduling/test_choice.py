@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from conductor.placement.resources import Ratios
 from conductor.scheduling.settings import SchedulingSettings
-from models.hardware.topology import PagePool
+from models.hardware.flavor import Flavor
+from models.hardware.topology import HostTopology, PagePool
 from tests.invariants import assert_invariants
 from tests.scheduling.world import World, chosen, flavor, host, pinned, refusal
 
@@ -66,8 +68,19 @@ def test_the_disk_of_a_flavor_is_named_as_the_cause() -> None:
     assert line == "2 hosts: 2 lack free disk (need 100 GiB, best 80 GiB on b)"
 
 
-def test_a_fleet_without_hosts_says_so() -> None:
-    assert refusal(World().build()) == "no host is known"
+@pytest.mark.parametrize("wanted", [flavor(), pinned(), pinned(**{"hw:numa_nodes": "2"})])
+@pytest.mark.parametrize("strategy", ["spread", "pack"])
+def test_a_fleet_without_hosts_says_so(wanted: Flavor, strategy: Literal["spread", "pack"]) -> None:
+    world = World(settings=SchedulingSettings(strategy=strategy))
+    assert refusal(world.build(wanted)) == "no host is known"
+
+
+def test_a_host_without_numa_cells_takes_nothing_that_needs_one() -> None:
+    world = World()
+    bare = replace(host("a"), topology=HostTopology(()))
+    world.add_hosts(bare)
+    assert "NUMA cell" in refusal(world.build(pinned()))
+    assert chosen(world.build(flavor())) == ["a"]
 
 
 @pytest.mark.parametrize(
