@@ -283,6 +283,6 @@ def _note_accounting(uow: UnitOfWork, sick: Sequence[str], name: str) -> None:
 
 
 def _is_news(host: Host, reason: str | None) -> bool:
-    if reason is None:
-        return (host.degraded or "").startswith(BAD_ACCOUNTING)
+    if host.degraded is not None and not host.degraded.startswith(BAD_ACCOUNTING):
+        return False  # degraded for another reason, which outlasts a guest that is well again
     return host.degraded != reason
