@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.fleet import TIMES, Fleet, Services
+from tests.acceptance.stops import Moment
 from tests.operations.audit import check_at_rest
 
 HOSTS = ("alpha", "beta", "gamma", "delta", "epsilon")
@@ -51,12 +52,22 @@ def shared_fleet(make_fleet: FleetMaker) -> Fleet:
 
 @pytest.fixture
 def fleet(shared_fleet: Fleet) -> Iterator[Fleet]:
-    """The shared fleet, whole before the test, and audited at rest after it."""
-    shared_fleet.start()
+    """The shared fleet, whole and empty; audited at rest and emptied after the test."""
     yield shared_fleet
-    shared_fleet.start()
-    shared_fleet.settle()
-    check_at_rest(shared_fleet)
+    try:
+        shared_fleet.heal()
+        shared_fleet.settle()
+        check_at_rest(shared_fleet)
+    finally:
+        shared_fleet.clear()
+
+
+@pytest.fixture
+def build_journey(fleet: Fleet) -> list[Moment]:
+    """Where every transaction of a build leads, as one without faults shows."""
+    build = fleet.sender.build()
+    fleet.ended(build)
+    return fleet.stops.journey(build)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from conductor.store.open import open_store
 from conductor.store.records import DeadLetter, Host, Instance, OperationRecord
+from models.lifecycle import InstanceState
 from tests.acceptance.members import Member
 from tests.acceptance.sending import CONTEXT, Sender
 from tests.acceptance.stops import Stops
@@ -32,6 +33,9 @@ TIMES = {
     "CONDUCTOR_ASK_AGAIN_S": "2",
     "CONDUCTOR_DOWN_AFTER_S": "30",
 }
+
+HARDWARE = small_host(cpus=16, memory_mib=32_768)
+"""Every host has 16 shared and 16 dedicated CPUs."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,14 @@ class Fleet:
             self._add(f"{role}-{number}", (role,), self._environment)
 
     def add_host(
-        self, name: str, hardware: Mapping[str, Any] | None = None, *habits: str, wired: bool = False
+        self,
+        name: str,
+        hardware: Mapping[str, Any] | None = None,
+        *habits: str,
+        wired: bool = False,
     ) -> None:
         """Add the compute worker of a host; `wired` puts a `Wire` before its broker."""
-        self.write_hardware(name, hardware or small_host(cpus=16, memory_mib=32_768))
+        self.write_hardware(name, HARDWARE)
         self.hosts.append(name)
         environment = dict(self._environment)
         for secret in ("CONDUCTOR_DATABASE_URL", "CONDUCTOR_RESULT_URL"):
@@ -90,7 +98,6 @@ class Fleet:
         arguments = (
             *("compute", "--host", name, "--topology", str(self.hardware_file(name))),
             *("--state-dir", str(self.directory)),
-            *(word for habit in habits for word in ("--habit", habit)),
         )
         self._add(f"compute-{name}", arguments, environment)
 
@@ -137,6 +144,29 @@ class Fleet:
         """Begin the next life of a member, dead or alive, without waiting for it."""
         self.members[name].kill()
         self.members[name].start(*more)
+
+    def heal(self) -> None:
+        """Bring everything back to how it began: every member alive, no habits, no changes."""
+        for wire in self.wires.values():
+            wire.release()
+        for name in self.hosts:
+            if self.write_hardware(name, HARDWARE):
+                self.members[f"compute-{name}"].kill()
+        for member in self.members.values():
+            if member.alive and member.changed:
+                member.kill()
+        self.start()
+
+    def clear(self) -> None:
+        """Delete every instance, and find nothing in use."""
+        with self.store.read() as uow:
+            left = [i.id for i in uow.instances.where() if i.state is not InstanceState.DELETED]
+        self.all_ended([self.sender.ask("delete", id_) for id_ in left])
+        self.settle()
+        with self.store.read() as uow:
+            used = {host.name: host.used for host in uow.hosts.where() if any(host.used.values())}
+            assert not used, f"nobody is left, but in use is {used}"
+            assert not uow.allocations.where()
 
     def close(self) -> None:
         """Kill everything."""
@@ -234,14 +264,12 @@ class Fleet:
             return False
         keys = set()
         for line in journal.read_text().splitlines():
-            entry = json.loads(line.partition(" ")[2] or "{}")
-            if entry.get("kind") == "accepted":
-                instruction = entry["instruction"]
-                if (instruction["instance_id"], instruction["verb"]) == (instance_id, verb):
-                    keys.add(_key(instruction["token"]))
-            if entry.get("kind") == "finished" and kind == "finished":
-                if _key(entry["reply"]["token"]) in keys:
-                    return True
+            entry = json.loads(line.partition(" ")[2])
+            instruction = entry.get("instruction", {})
+            if (instruction.get("instance_id"), instruction.get("verb")) == (instance_id, verb):
+                keys.add(_key(instruction["token"]))
+            elif entry["kind"] == "finished" == kind and _key(entry["reply"]["token"]) in keys:
+                return True
         return bool(keys) and kind == "accepted"
 
     def outbox(self) -> int:
@@ -266,8 +294,12 @@ class Fleet:
     def hardware_file(self, host: str) -> Path:
         return self.directory / f"{host}.json"
 
-    def write_hardware(self, host: str, hardware: Mapping[str, Any]) -> None:
-        self.hardware_file(host).write_text(json.dumps(hardware))
+    def write_hardware(self, host: str, hardware: Mapping[str, Any]) -> bool:
+        """Let a host have this hardware from its worker's next life on; say if it is another."""
+        file, text = self.hardware_file(host), json.dumps(hardware)
+        other = not file.exists() or file.read_text() != text
+        file.write_text(text)
+        return other
 
     def _add(self, name: str, arguments: tuple[str, ...], environment: Mapping[str, str]) -> None:
         log = self.directory / f"{name}.log"

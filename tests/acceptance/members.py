@@ -32,6 +32,7 @@ class Member:
         self._process: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
         self.lives = 0
+        self.changed = False
 
     @property
     def alive(self) -> bool:
@@ -41,6 +42,7 @@ class Member:
         """Begin a life and return at once; `more` are arguments of this life only."""
         assert not self.alive, f"{self.name} runs already"
         self.lives += 1
+        self.changed = bool(more)
         self._ready = threading.Event()
         with self.log.open("a") as log:
             log.write(f"--- life {self.lives} of {self.name} {' '.join(more)}\n")

@@ -137,6 +137,15 @@ class Stops:
         for backend in backends:
             self._run("SELECT pg_terminate_backend(%s)", backend)
 
+    def held_up(self) -> bool:
+        """Say whether somebody waits for what a process at a stop has locked."""
+        return bool(
+            self._run(
+                "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted"
+                " AND l.locktype <> 'advisory' AND a.datname = current_database()"
+            )
+        )
+
     def age_heartbeat(self, name: str, seconds: float) -> None:
         """Let it be longer ago that somebody was heard of."""
         self._run("UPDATE heartbeats SET seen_at = seen_at - %s WHERE name = %s", seconds, name)

@@ -82,9 +82,7 @@ def check_done_once(fleet: Fleet, instance_id: str) -> None:
     assert effects == dict.fromkeys(effects, 1), (instance_id, effects)
 
 
-def test_conductors_and_schedulers_die_after_every_commit(
-    fleet: Fleet, journeys: Journeys
-) -> None:
+def test_conductors_and_schedulers_die_after_every_commit(fleet: Fleet, journeys: Journeys) -> None:
     killer = Killer(fleet)
     names = list(journeys)
     for moments in zip_longest(*journeys.values()):
