@@ -1,0 +1,131 @@
+"""Any message of the dead letters becomes a record that every database takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kombu import Message
+
+from models.ids import compute_queue
+from tasks.dead_letters import BODY_KEPT, read_dead_letter
+from tasks.envelope import trimmed_headers
+
+ID = "00000000-0000-4000-8000-000000000000"
+NOW = 1_000.0
+
+
+def message(body: bytes | str, headers: dict[str, Any], **more: Any) -> Message:
+    raw: Any = body
+    return Message(
+        body=raw, headers=headers, content_type="application/json", content_encoding="utf-8", **more
+    )
+
+
+def died(queue: str, reason: str = "rejected") -> dict[str, Any]:
+    death = {"queue": queue, "reason": reason, "count": 1, "time": datetime(2026, 1, 1)}  # noqa: DTZ001  # as py-amqp reads it
+    return {"x-death": [death], "x-first-death-queue": queue}
+
+
+def task(body: dict[str, Any]) -> str:
+    return json.dumps([[], body, {}])
+
+
+def test_the_same_message_has_the_same_id_and_another_has_another() -> None:
+    headers = {"task": "conductor.delete_instance", "id": ID, **died("conductor")}
+    first = read_dead_letter(message(task({"a": 1}), headers), NOW)
+    again = read_dead_letter(message(task({"a": 1}), headers), NOW + 5)
+    other = read_dead_letter(message(task({"a": 2}), headers), NOW)
+    assert first.id == again.id != other.id
+
+
+def test_the_broker_s_own_headers_are_left_out() -> None:
+    headers = {"task": "conductor.delete_instance", "id": ID, **died("conductor")}
+    letter = read_dead_letter(message(task({}), headers), NOW)
+    assert letter.headers == {"task": "conductor.delete_instance", "id": ID}
+    assert (letter.queue, letter.task) == ("conductor", "conductor.delete_instance")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("delivery_limit", "given up: every worker that took it died or gave it back"),
+        ("expired", "the broker dropped it: expired"),
+        ("rejected", "field_missing: context is missing"),
+    ],
+)
+def test_the_reason_is_in_words(reason: str, words: str) -> None:
+    headers = {"task": "conductor.delete_instance", "id": ID, **died("conductor", reason)}
+    assert read_dead_letter(message(task({}), headers), NOW).reason == words
+
+
+def test_a_host_s_message_says_what_was_wrong_with_it() -> None:
+    headers = {"task": "compute.spawn", "id": ID, **died(compute_queue("h1"))}
+    letter = read_dead_letter(message(task({"verb": "spawn"}), headers), NOW)
+    assert letter.reason == "field_missing: token is missing"
+
+
+def test_a_message_that_nothing_is_wrong_with_points_to_the_log() -> None:
+    body = {"host": "h1", "boot_id": "b"}
+    headers = {"task": "reports.heartbeat", "id": ID, **died("reports")}
+    letter = read_dead_letter(message(task(body), headers), NOW)
+    assert letter.reason == "its handler failed: the log of the reports worker has the error"
+    assert json.loads(letter.body) == body
+
+
+def test_a_huge_body_is_cut() -> None:
+    letter = read_dead_letter(message("x" * (2 * BODY_KEPT), died("conductor")), NOW)
+    assert len(letter.body) == BODY_KEPT
+
+
+@given(
+    body=st.binary(),
+    headers=st.dictionaries(
+        st.text(),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text() | st.binary() | st.datetimes(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        ),
+    ),
+    queue=st.sampled_from(["conductor", "reports", "scheduler", "compute_h1", ""]),
+)
+def test_whatever_it_holds_it_can_be_stored(
+    body: bytes, headers: dict[str, Any], queue: str
+) -> None:
+    letter = read_dead_letter(message(body, {**died(queue), **headers}), NOW)
+    assert letter.reason
+    kept = [letter.queue, letter.task, letter.reason, letter.body, letter.headers]
+    for text in texts(kept):
+        assert "\x00" not in text
+        text.encode()
+    json.dumps(kept)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Return every text in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        yield from texts(list(value.values()))
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+
+
+def test_only_names_of_arguments_are_shown_of_a_request() -> None:
+    sent = {"task": "conductor.build_instances", "id": ID, "kwargsrepr": "{'password': 'x'}"}
+    headers = trimmed_headers({**sent, "eta": "2001-01-01", "shadow": "y"}, {"b": 1, "a": "secret"})
+    assert headers["kwargsrepr"] == "{a, b}"
+    assert "eta" not in headers
+    assert "shadow" not in headers
+
+
+def test_our_own_letters_say_themselves_what_is_shown() -> None:
+    sent = {"task": "compute.spawn", "id": ID, "kwargsrepr": "spawn i on h1"}
+    assert trimmed_headers(sent, {"token": {}})["kwargsrepr"] == "spawn i on h1"
