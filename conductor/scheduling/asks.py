@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from conductor.scheduling.demand import Demand, Surroundings, demand_of, hints_of
@@ -11,7 +12,7 @@ from conductor.scheduling.groups import GroupRule, Member, rule_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Decision, Instance, OperationRecord
 from models.errors import Broken, Rejected
-from models.lifecycle import InstanceState
+from models.lifecycle import UNFINISHED, InstanceState
 from models.messages.letters import SCHEDULER, SelectHosts, Want
 
 
@@ -111,31 +112,60 @@ class Demands:
         if instance.group is None:
             return None
         if instance.group not in self._rules:
-            self._rules[instance.group] = group_rule(self._uow, instance.group)
+            self._rules[instance.group] = group_rule(self._uow, instance.group, self._message)
         return replace(self._rules[instance.group], domain=hints_of(instance).domain)
 
 
-def group_rule(uow: UnitOfWork, name: str, *, lock: bool = False) -> GroupRule:
-    """Return a group's rule with its members as they are; raise `Rejected` for an unknown one.
+def group_rule(
+    uow: UnitOfWork, name: str, message: SelectHosts, *, lock: bool = False
+) -> GroupRule:
+    """Return a group's rule with its members but those that ask, who are no company for themselves.
 
-    Locked, no other transaction that locks it places a member until this one ends.
+    A member that moves is in both places until the move is over. Locked, no other transaction
+    that locks the group places a member until this one ends. Raises `Rejected` for an
+    unknown group.
     """
     read = uow.catalogue.lock if lock else uow.catalogue.get
     entry = read("server_group", name)
     if entry is None:
         raise Rejected("group_unknown", f"group is {name}: there is no such group", key="group")
     rule = rule_of(name, entry.body)
-    return replace(rule, members=tuple(_members(uow, rule)))
+    read_members = _by_domain if rule.policy == "fault-domain" else _counted
+    asking = {want.instance_id for want in message.wants}
+    return replace(rule, members=tuple(read_members(uow, name, asking)))
 
 
-def _members(uow: UnitOfWork, rule: GroupRule) -> Iterable[Member]:
-    if rule.policy != "fault-domain":
-        for host, count in sorted(uow.instances.hosts_of_group(rule.name).items()):
-            yield from [Member(host)] * count
-        return
-    for instance in uow.instances.where(group=rule.name):
+def _counted(uow: UnitOfWork, name: str, asking: Set[str]) -> Iterator[Member]:
+    """Yield the members by host as the store counts them, which reads only those that move."""
+    hosts = Counter(uow.instances.hosts_of_group(name))
+    ends = _ends_of_moves(uow)
+    for instance in uow.instances.where(id=sorted(asking | ends.keys()), group=name):
         if instance.host is not None and _lives(instance):
-            yield Member(instance.host, hints_of(instance).domain)
+            hosts[instance.host] -= 1
+            hosts.update(_hosts_of(instance, ends) if instance.id not in asking else ())
+    for host in sorted(hosts):
+        yield from [Member(host)] * hosts[host]
+
+
+def _by_domain(uow: UnitOfWork, name: str, asking: Set[str]) -> Iterator[Member]:
+    """Yield the members with their fault domains, which only they themselves know."""
+    ends = _ends_of_moves(uow)
+    for instance in uow.instances.where(group=name):
+        if instance.id not in asking and _lives(instance):
+            for host in sorted(_hosts_of(instance, ends)):
+                yield Member(host, hints_of(instance).domain)
+
+
+def _ends_of_moves(uow: UnitOfWork) -> dict[str, set[str]]:
+    ends: dict[str, set[str]] = {}
+    for move in uow.migrations.where(state=tuple(UNFINISHED)):
+        if move.target is not None:
+            ends.setdefault(move.instance_id, set()).update((move.source, move.target))
+    return ends
+
+
+def _hosts_of(instance: Instance, ends: Mapping[str, set[str]]) -> set[str]:
+    return ends.get(instance.id, set()) | ({instance.host} if instance.host else set())
 
 
 def _lives(instance: Instance | None) -> bool:

@@ -23,7 +23,7 @@ from conductor.store.records import Host, Instance, Migration
 from models.errors import Conflict
 from models.hardware.guest import Misfit, Placement
 from models.lifecycle import TaskState
-from models.messages.letters import Want
+from models.messages.letters import SelectHosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,10 @@ class Claimed:
 class Claim:
     """Writes planned selections in one transaction; `hosts` are the host rows as written."""
 
-    def __init__(self, uow: UnitOfWork, fleet: Fleet, wants: Iterable[Want], *, pack: bool) -> None:
+    def __init__(self, uow: UnitOfWork, fleet: Fleet, message: SelectHosts, *, pack: bool) -> None:
         self._uow = uow
-        self._migrations = {want.instance_id: want.migration_id for want in wants}
+        self._message = message
+        self._migrations = {want.instance_id: want.migration_id for want in message.wants}
         self._fleet = fleet
         self._pack = pack
         self._rules: dict[str, GroupRule] = {}
@@ -99,7 +100,7 @@ class Claim:
     def _lock_groups(self, selections: Iterable[Selection]) -> None:
         rules = {rule.name for each in selections if (rule := _hard_rule(each.demand))}
         for name in sorted(rules):
-            self._rules[name] = group_rule(self._uow, name, lock=True)
+            self._rules[name] = group_rule(self._uow, name, self._message, lock=True)
 
     def _joins_group(self, selection: Selection, host: str) -> bool:
         """Say whether the group, as it is now, lets the instance be on `host`; if so it joins."""

@@ -148,7 +148,7 @@ class Scheduler:
         if plan.refusal is not None:
             decisions, hosts = [_refused(message, plan.refusal, uow.now)], {}
         else:
-            claim = Claim(uow, fleet, message.wants, pack=self._settings.pack)
+            claim = Claim(uow, fleet, message, pack=self._settings.pack)
             claimed = claim.write(plan.selections, instances)
             decisions = [
                 _chosen(message, want, each, uow.now)

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conductor.placement.claims import hand_to_migration
 from conductor.scheduling.groups import GroupRule, Member, allows
+from conductor.store.records import Instance, Migration
+from models.lifecycle import MigrationKind, MigrationState
+from models.messages.letters import Reply
 from tests.invariants import assert_invariants
 from tests.scheduling.world import World, chosen, flavor, host, pinned, refusal
 
@@ -140,3 +144,64 @@ def test_a_rule_allows_exactly_what_its_words_say(
         "fault-domain": all(d == domain for d in same_place),
     }[policy]
     assert allows(rule, name, lambda _, each: PLACES.get(each)) is expected
+
+
+def move(world: World, instance: Instance, **more: object) -> Reply:
+    """Ask for a target for an instance that has a host."""
+    before = world.instance(instance.id)
+    migration = Migration(
+        id=f"move-{instance.id}",
+        instance_id=instance.id,
+        kind=MigrationKind.MIGRATION,
+        state=MigrationState.MIGRATING,
+        operation_id="",
+        source=before.host or "",
+        source_flavor=before.flavor,
+        target_flavor=before.flavor,
+        source_placement=before.placement,
+        created_at=0.0,
+        updated_at=0.0,
+    )
+    with world.store.begin() as uow:
+        uow.migrations.add(migration)
+        hand_to_migration(uow, migration)
+    message = world.ask(instance, ignored=(migration.source,))
+    wants = tuple(each.model_copy(update={"migration_id": migration.id}) for each in message.wants)
+    return world.answer(message.model_copy(update={"wants": wants}))
+
+
+def test_a_lone_member_of_an_affinity_group_is_no_company_for_itself() -> None:
+    world = world_with("affinity")
+    instance = world.add_instance(flavor(), group="g")
+    (source,) = chosen(world.schedule(instance))
+    (target,) = chosen(move(world, instance))
+    assert target != source
+    assert_invariants(world.store)
+
+
+def test_a_member_whose_company_stays_cannot_leave_it() -> None:
+    world = world_with("affinity", hosts=2)
+    instance, other = (world.add_instance(flavor(), group="g") for _ in range(2))
+    world.schedule(instance)
+    world.schedule(other)
+    assert "not on the host of its group" in refusal(move(world, instance))
+
+
+def test_a_member_that_moves_keeps_both_ends_closed_until_it_is_done() -> None:
+    world = world_with("anti-affinity", hosts=3)
+    instance = world.add_instance(flavor(), group="g")
+    (source,) = chosen(world.schedule(instance))
+    (target,) = chosen(move(world, instance))
+    third = member(world)
+    assert {source, target, third} == {"host-0", "host-1", "host-2"}
+    line = refusal(world.schedule(world.add_instance(flavor(), group="g")))
+    assert line == "3 hosts: 3 are on a host that its group closes"
+
+
+def test_two_members_that_move_at_the_same_time_never_meet() -> None:
+    world = world_with("anti-affinity", hosts=4)
+    two = [world.add_instance(flavor(), group="g") for _ in range(2)]
+    sources = [chosen(world.schedule(each))[0] for each in two]
+    targets = [chosen(move(world, each))[0] for each in two]
+    assert len({*sources, *targets}) == 4
+    assert_invariants(world.store)

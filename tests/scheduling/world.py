@@ -130,7 +130,10 @@ class World:
 
     def schedule(self, *instances: Instance, **more: Any) -> Reply:
         """Ask, and return the one reply."""
-        (letter,) = self.scheduler.handle(self.ask(*instances, **more))
+        return self.answer(self.ask(*instances, **more))
+
+    def answer(self, message: SelectHosts) -> Reply:
+        (letter,) = self.scheduler.handle(message)
         return Reply.model_validate_json(json.dumps(letter.body))
 
     def build(self, wanted: Flavor | None = None, **spec: Any) -> Reply:
