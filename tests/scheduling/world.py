@@ -14,6 +14,7 @@ from conductor.placement.resources import Ratios, inventory_of
 from conductor.scheduling.service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.memory import MemoryStore
+from conductor.store.ports import Store
 from conductor.store.records import (
     CatalogueEntry,
     Heartbeat,
@@ -71,7 +72,7 @@ def pinned(vcpus: int = 2, memory_mib: int = 1024, **specs: str) -> Flavor:
 class World:
     """A store and a scheduler over it. Every ask is an operation of its own."""
 
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: Store = field(default_factory=MemoryStore)
     settings: SchedulingSettings = field(default_factory=SchedulingSettings)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
