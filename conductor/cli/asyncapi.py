@@ -44,7 +44,7 @@ def asyncapi() -> Json:
                 **{_short(name): _request(name, kind) for name, kind in REQUESTS.items()},
                 **{_short(name): _answer(name, kind) for name, kind in ANSWERS.items()},
             },
-            "schemas": components(PUBLIC, _SCHEMAS),
+            "schemas": components(PUBLIC.values(), _SCHEMAS),
             "securitySchemes": {"login": {"type": "userPassword"}},
         },
     }

@@ -36,6 +36,8 @@ MODULES: Final[Mapping[str, str]] = {
     "cpuset": "hardware",
     "host-config": "hardware",
     "simulate": "simulation",
+    "schema": "schema",
+    "docs": "docs",
     "serve": "serve",
     "db": "database",
 }

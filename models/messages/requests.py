@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from models.errors import Rejected
 from models.ids import is_uuid
@@ -233,13 +235,25 @@ class ReplayOperation(Request):
     )
 
 
+class _AnyEntry:
+    """Describes the body of an entry in schemas; which kind it must be is checked beside it."""
+
+    def __get_pydantic_json_schema__(
+        self, _: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        kinds = CATALOGUE.values()
+        return {"anyOf": [handler(kind.__pydantic_core_schema__) for kind in kinds]}
+
+
 class DefineEntry(Request):
     """Create a flavor, image, aggregate, zone, server group or quota."""
 
     task: ClassVar[str] = "conductor.define_entry"
 
     entry: Annotated[Entry, Field(description="Kind of entry.")]
-    body: Annotated[dict[str, Any], Field(description="What the entry says, by its kind.")]
+    body: Annotated[
+        dict[str, Any], _AnyEntry(), Field(description="What the entry says, by its kind.")
+    ]
 
     @model_validator(mode="after")
     def _body_is_of_its_kind(self) -> DefineEntry:

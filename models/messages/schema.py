@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from models.errors import Rejected
 from models.messages.answers import ANSWERS
-from models.messages.base import Versioned
+from models.messages.base import Message, Versioned
 from models.messages.letters import (
     Heartbeat,
     Hello,
@@ -71,21 +71,20 @@ def json_schema(kind: type[Versioned]) -> dict[str, Any]:
     }
 
 
-def components(kinds: Mapping[str, type[Versioned]], template: str) -> dict[str, dict[str, Any]]:
+def components(kinds: Iterable[type[Message]], template: str) -> dict[str, dict[str, Any]]:
     """Return the schemas of messages and of what they hold, by class name.
 
     `template` is how they refer to each other, with `{model}` for the class name.
     """
+    wanted = tuple(kinds)
     _, document = models_json_schema(
-        [(kind, "validation") for kind in kinds.values()],
-        ref_template=template,
-        schema_generator=_Plain,
+        [(kind, "validation") for kind in wanted], ref_template=template, schema_generator=_Plain
     )
     schemas: dict[str, dict[str, Any]] = document["$defs"]
-    versions = {
-        kind.__name__: _with_version(schemas[kind.__name__], kind) for kind in kinds.values()
-    }
-    return {**schemas, **versions}
+    for kind in wanted:
+        if issubclass(kind, Versioned):
+            schemas[kind.__name__] = _with_version(schemas[kind.__name__], kind)
+    return schemas
 
 
 def _with_version(schema: Mapping[str, Any], kind: type[Versioned]) -> dict[str, Any]:

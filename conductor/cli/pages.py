@@ -1,0 +1,95 @@
+"""The pages of the documentation that are generated from the code they describe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from conductor.cli.message_fields import field_rows
+from conductor.cli.operation_page import operations_page
+from models.messages.answers import ANSWERS
+from models.messages.base import Versioned
+from models.messages.catalogue import CATALOGUE
+from models.messages.examples import EXAMPLES
+from models.messages.requests import REQUESTS, Request
+from models.messages.schema import PUBLIC, components
+
+_COMMON: Final = frozenset(Request.model_fields)
+_INTRO: Final = """\
+# Messages
+
+Generated from the classes in `models/messages` by `conductor docs messages`; do not edit.
+
+Requests go to the exchange `conductor` with the routing key `conductor`, as Celery tasks by name
+with keyword arguments, or as the same AMQP message of any other client: [senders.md](senders.md)
+shows both. A field that is not listed here is refused by name. `conductor schema` prints JSON
+Schemas of all of them, `conductor schema --format asyncapi` the whole as an AsyncAPI document.
+
+Every message says its version, 1 where it does not. Older versions are converted. A newer one than
+the running release knows fails with the code `version_unsupported` and is kept among the dead
+letters until that release is upgraded.
+"""
+_ANSWERED: Final = """\
+One of these comes to the queue that a request names in `reply_to`, as plain JSON; the AMQP property
+`type` is its name and `correlation_id` the id of the request.
+"""
+
+
+def messages_page() -> str:
+    """Return the page of every public message and its fields, as Markdown."""
+    schemas = components([*PUBLIC.values(), *CATALOGUE.values()], "#/{model}")
+    own = {kind.__name__ for kind in PUBLIC.values()}
+    parts = [
+        _INTRO,
+        _common_fields(schemas),
+        "## Requests\n",
+        *(_message(kind, schemas) for kind in REQUESTS.values()),
+        "## Answers\n",
+        _ANSWERED,
+        *(_message(kind, schemas) for kind in ANSWERS.values()),
+        "## Objects in messages\n",
+        *(_object(name, schema) for name, schema in schemas.items() if name not in own),
+    ]
+    return "\n".join(parts)
+
+
+def _common_fields(schemas: Mapping[str, dict[str, Any]]) -> str:
+    any_request = next(iter(REQUESTS.values())).__name__
+    lines = ["Every request has these fields beside its own:\n"]
+    lines += _table(schemas[any_request], lambda name: name in _COMMON)
+    return "\n".join([*lines, ""])
+
+
+def _message(kind: type[Versioned], schemas: Mapping[str, dict[str, Any]]) -> str:
+    hidden = _COMMON if issubclass(kind, Request) else frozenset()
+    lines = [f"### {kind.task}\n", f"{_text(kind.__doc__)} (Version {kind.current_version}.)\n"]
+    lines += _table(schemas[kind.__name__], lambda name: name not in hidden)
+    if not hidden or kind is next(iter(REQUESTS.values())):
+        lines += ["", "```json", json.dumps(EXAMPLES[kind.task], indent=2), "```"]
+    return "\n".join([*lines, ""])
+
+
+def _object(name: str, schema: Mapping[str, Any]) -> str:
+    text = _text(str(schema.get("description", "")))
+    return "\n".join([f"### {name}\n", f"{text}\n", *_table(schema, lambda _: True), ""])
+
+
+def _table(schema: Mapping[str, Any], wanted: Callable[[str], bool]) -> Iterator[str]:
+    yield "| field | value | default | meaning |"
+    yield "|---|---|---|---|"
+    for row in field_rows(schema):
+        if wanted(row.name):
+            cells = (f"`{row.name}`", row.value, row.default, row.meaning)
+            yield f"| {' | '.join(cells)} |".replace("  ", " ")
+
+
+def _text(docstring: str | None) -> str:
+    return " ".join((docstring or "").split())
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "messages": messages_page,
+    "operations": operations_page,
+}
+"""Name of a page, `docs/NAME.md`, to what writes it."""
