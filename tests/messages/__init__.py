@@ -1,0 +1,1 @@
+"""Messages: their schemas, their versions, and what was ever sent."""

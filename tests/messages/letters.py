@@ -1,0 +1,128 @@
+"""One letter of each kind between our own processes, with every field set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.messages.examples import EXAMPLES, INSTANCE_ID, OPERATION_ID
+from models.messages.schema import INTERNAL, PUBLIC
+
+_TOKEN = {
+    "operation_id": OPERATION_ID,
+    "step": "spawn",
+    "attempt": 1,
+    "sequence": 3,
+    "fence": 7,
+}
+_PLACEMENT = {
+    "cells": [
+        {
+            "id": 0,
+            "host_cell": 1,
+            "cpuset": [],
+            "pcpuset": [0, 1],
+            "memory": 1024,
+            "pagesize": None,
+            "cpu_pinning": {"0": 10, "1": 11},
+            "cpuset_reserved": [],
+        }
+    ]
+}
+_DOMAIN = {
+    "instance_id": INSTANCE_ID,
+    "fence": 7,
+    "power_state": "running",
+    "placement": _PLACEMENT,
+    "memory_mib": 1024,
+    "vcpus": 2,
+    "disk_gb": 20,
+}
+_SPAWN = {
+    "version": 1,
+    "name": "db-1",
+    "vcpus": 2,
+    "memory_mib": 1024,
+    "disk_gb": 20,
+    "image_id": "debian-13",
+    "placement": _PLACEMENT,
+    "metadata": {"role": "db"},
+    "power": "running",
+}
+_HARDWARE = {
+    "cells": [
+        {
+            "id": 0,
+            "socket": 0,
+            "cpuset": [0, 1],
+            "pcpuset": [2, 3],
+            "memory": 4096,
+            "siblings": [[0, 2], [1, 3]],
+            "mempages": [[4, 1_048_576, 0, 0]],
+            "cpu_usage": 0,
+            "memory_usage": 0,
+            "pinned_cpus": [],
+        }
+    ]
+}
+_AUDIT: dict[str, Any] = {
+    "version": 1,
+    "host": "rack1-07",
+    "boot_id": "b7",
+    "taken_at": 1_700_000_000.5,
+    "domains": [_DOMAIN],
+    "accounting_degraded": [INSTANCE_ID],
+}
+_ERROR = {"kind": "HostRefused", "code": "disk_full", "message": "no room", "data": {"free_gb": 1}}
+
+LETTERS: Mapping[str, dict[str, Any]] = {
+    "scheduler.select_hosts": {
+        "version": 1,
+        "token": _TOKEN,
+        "wants": [
+            {
+                "instance_id": INSTANCE_ID,
+                "operation_id": OPERATION_ID,
+                "migration_id": "0c6c8b1e-8d69-4d2c-9a60-3b1f6d0e2a77",
+            }
+        ],
+        "alternates": ["rack1-08"],
+        "ignored": ["rack1-09"],
+    },
+    "compute.instruction": {
+        "version": 1,
+        "token": _TOKEN,
+        "instance_id": INSTANCE_ID,
+        "verb": "spawn",
+        "args": _SPAWN,
+        "expires_at": 1_700_000_600.0,
+    },
+    "compute.spawn": _SPAWN,
+    "reports.reply": {
+        "version": 1,
+        "token": _TOKEN,
+        "sender": "rack1-07",
+        "outcome": "refused",
+        "result": {"power": "running"},
+        "error": _ERROR,
+    },
+    "reports.progress": {
+        "version": 1,
+        "token": _TOKEN,
+        "sender": "rack1-07",
+        "percent": 40,
+    },
+    "reports.hello": {
+        **_AUDIT,
+        "hypervisor": "simulated",
+        "hardware": _HARDWARE,
+        "disk_gb": 1000,
+        "reserved": {"memory_mib": 512, "disk_gb": 10, "vcpus": 1},
+        "traits": ["HW_CPU_X86_AVX2"],
+    },
+    "reports.heartbeat": {"version": 1, "host": "rack1-07", "boot_id": "b7"},
+    "reports.manifest": _AUDIT,
+}
+
+ALL_KINDS = {**PUBLIC, **INTERNAL}
+ALL_EXAMPLES = {**EXAMPLES, **LETTERS}
