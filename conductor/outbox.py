@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
@@ -56,20 +57,25 @@ class Outbox:
                 self.publish(list(uow.posted))
         return result
 
-    def publish(self, letters: Sequence[Letter]) -> None:
-        """Send letters of a committed transaction; what does not leave now is swept up later."""
+    def publish(self, letters: Sequence[Letter]) -> set[str]:
+        """Send letters of a committed transaction; what does not leave now is swept up later.
+
+        Returns the ids of those that have not left.
+        """
         if not letters:
-            return
+            return set()
+        left: set[str] = set()
         try:
             self._carrier.send(letters)
         except Unreachable as error:
-            log.warning("letters wait in the outbox", count=len(letters), reason=error.message)
-            return
+            left = set(error.data.get("letters") or (letter.id for letter in letters))
+            log.warning("letters wait in the outbox", count=len(left), reason=error.message)
         with self._lock:
-            self._sent.extend(letter.id for letter in letters)
+            self._sent.extend(letter.id for letter in letters if letter.id not in left)
             full = len(self._sent) >= FORGET_BATCH
         if full:
             self.forget()
+        return left
 
     def forget(self) -> None:
         """Delete the rows of letters that have left."""
@@ -89,9 +95,17 @@ class Outbox:
         self.forget()
         with self._store.read() as uow:
             rows = uow.outbox.older_than(uow.now - SWEEP_AFTER_S, SWEEP_BATCH)
-        self.publish([_letter(row) for row in rows])
+        left = self.publish([_letter(row) for row in rows])
         self.forget()
+        if left and len(left) < len(rows):
+            self._put_back([row for row in rows if row.id in left])
         return len(rows)
+
+    def _put_back(self, rows: Sequence[OutboxRow]) -> None:
+        """Put letters that cannot leave behind the others, lest enough of them block the way."""
+        with self._store.begin() as uow:
+            for row in rows:
+                uow.outbox.put(replace(row, created_at=uow.now))
 
 
 def _letter(row: OutboxRow) -> Letter:

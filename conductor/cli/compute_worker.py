@@ -58,7 +58,10 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
                 settings=worker_settings(settings),
                 executor=pool,
             )
-            return _serve(settings, host, agent, events)
+            try:
+                return _serve(settings, host, agent, events)
+            finally:
+                agent.kill()  # else a hung call would keep the pool, and so the process
     finally:
         events.close()
         carrier.close()

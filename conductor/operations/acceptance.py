@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import structlog
+
 from conductor.operations.definition import NewOperation, Operation
 from conductor.operations.ending import close, tell
 from conductor.operations.engine import Engine
@@ -15,9 +17,11 @@ from conductor.operations.replay import Verdict, judge
 from conductor.operations.waits import ON_INSTANCE
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
-from models.errors import Broken, ConductorError, Rejected
+from models.errors import Broken, ConductorError, Conflict, Rejected, Unreachable
 from models.lifecycle import OperationState
 from models.messages.requests import ReplayOperation, Request, parse_request
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,11 @@ def accept(engine: Engine, uow: UnitOfWork, incoming: Incoming) -> list[str]:
             return _create(engine, uow, incoming, request)
     except Rejected as error:
         return _reject(uow, incoming, error)
+    except (Conflict, Unreachable):
+        raise  # nothing is wrong with the request: it is taken again
+    except Exception as error:
+        log.exception("a request met a defect", task=incoming.task, id=incoming.id)
+        return _reject(uow, incoming, Broken("defect", f"{type(error).__name__}: {error}"))
 
 
 def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Request) -> list[str]:

@@ -61,11 +61,11 @@ def _way(
 ) -> Verdict:
     if old.state is OperationState.STUCK and old.undoing:
         return Verdict("back", (f"its undo stopped at {old.step}",), old.step, old.data)
-    if definition.steps and definition.past_pivot(old.step):
+    if old.step and definition.past_pivot(old.step):
         return Verdict("forward", (f"it stopped at {old.step}",), old.step, old.data)
     first = definition.steps[0].name
     try:
-        if definition.run_replay is not None:
+        if definition.run_replay is not None and old.data:
             state = definition.run_replay(new, old, uow)
         elif definition.run_accept is not None:
             state = definition.run_accept(new, uow)
@@ -85,6 +85,8 @@ def _conflicts(
         for later in uow.operations.where(replay_of=old.id)
         if not later.state.ended or later.state is OperationState.SUCCEEDED
     ]
+    if old.replay_of and not old.data:
+        found.append(f"it is a replay that was refused: replay {old.replay_of} instead")
     if definition.version != old.definition_version and old.definition_version:
         found.append(f"it was made by definition version {old.definition_version}")
     instance = uow.instances.lock(old.instance_id) if old.instance_id else None

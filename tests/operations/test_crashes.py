@@ -130,6 +130,23 @@ def test_a_delete_that_overtakes_its_build_wins() -> None:
     check_at_rest(world)
 
 
+ASKED: list[tuple[str, dict[str, object]]] = [
+    ("delete_instance", {}),
+    ("stop_instance", {}),
+    ("start_instance", {}),
+    ("migrate_instance", {}),
+    ("resize_instance", {"flavor": {**PINNED, "vcpus": 3}}),
+    ("confirm_resize", {}),
+    ("revert_resize", {}),
+    ("live_migrate_instance", {}),
+    ("rebuild_instance", {"image": {"id": "img-2"}}),
+    ("evacuate_instance", {}),
+    ("shelve_instance", {}),
+    ("shelve_instance", {"offload": True}),
+    ("unshelve_instance", {}),
+]
+
+
 class AnythingHappens(RuleBasedStateMachine):
     """Requests, letters in any order, twice or lost with a host, deaths, and time."""
 
@@ -155,14 +172,26 @@ class AnythingHappens(RuleBasedStateMachine):
         if len(self.builds) < 6:
             self.builds.append(self.world.build(PINNED if pinned else SHARED, count=count))
 
-    @rule(
-        data=st.data(), verb=st.sampled_from(["delete_instance", "stop_instance", "start_instance"])
-    )
+    @rule(data=st.data(), asked=st.sampled_from(ASKED))
     @precondition(lambda self: self.builds)
-    def ask(self, data: st.DataObject, verb: str) -> None:
+    def ask(self, data: st.DataObject, asked: tuple[str, dict[str, object]]) -> None:
         build = data.draw(st.sampled_from(self.builds))
+        task, arguments = asked
         instance_id = child_instance_id(OperationId(build), 0)
-        self.world.submit(verb, {"instance_id": instance_id})
+        self.world.submit(task, {"instance_id": instance_id, **arguments})
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.ended())
+    def replay(self, data: st.DataObject) -> None:
+        old = data.draw(st.sampled_from(self.ended()))
+        self.world.submit("replay_operation", {"operation_id": old})
+
+    def ended(self) -> list[str]:
+        if not hasattr(self, "world"):
+            return []
+        with self.world.store.read() as uow:
+            failed = uow.operations.where(state=("FAILED", "CANCELLED", "STUCK"))
+        return sorted(each.id for each in failed)[:20]
 
     @rule(data=st.data())
     @precondition(lambda self: self.builds)
@@ -182,9 +211,10 @@ class AnythingHappens(RuleBasedStateMachine):
     @rule(commits=st.integers(1, 3), data=st.data())
     @precondition(lambda self: self.world.waiting_queues())
     def die_while_delivering(self, commits: int, data: st.DataObject) -> None:
+        queue = data.draw(st.sampled_from(self.world.waiting_queues()))
         self.world.store.commits_left = commits
         with suppress(Killed):
-            self.world.deliver(data.draw(st.sampled_from(self.world.waiting_queues())))
+            self.world.deliver(queue)
         self.world.restart_conductor()
 
     @rule(name=st.sampled_from(["host-0", "host-1", "host-2"]), letters_lost=st.booleans())
