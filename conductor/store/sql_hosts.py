@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import bindparam, select
@@ -92,7 +92,7 @@ class SqlHosts(SqlRows[Host], Hosts):
         return dict(self._session.run(questions.VERSIONS, {}).fetchall())
 
     @override
-    def _encoded(self, value: Host, names: Iterable[str]) -> Params:
+    def _encoded(self, value: Host, names: tuple[str, ...]) -> Params:
         params = super()._encoded(value, names)
         if "v_topology" in params:
             self._store(params["v_hardware"])

@@ -147,7 +147,7 @@ class SqlRows(Rows[T]):
     def _hold(self, value: T, *, read: bool = False) -> None:
         self._session.hold((self._shape.name, self._shape.key_of(value)), value, read=read)
 
-    def _encoded(self, value: T, names: Iterable[str]) -> Params:
+    def _encoded(self, value: T, names: tuple[str, ...]) -> Params:
         return self._table.encoded(value, names)
 
     def _decoded(self, rows: Sequence[Sequence[Any]]) -> list[T]:

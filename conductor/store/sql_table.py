@@ -21,6 +21,9 @@ Derived: TypeAlias = Mapping[str, Mapping[str, Callable[[Any], Any]]]
 Tests: TypeAlias = tuple[tuple[str, str], ...]
 """Field names, each with the kind of its test."""
 
+Step: TypeAlias = tuple[str, str, Callable[[Any], Any] | None]
+"""A field, the parameter it becomes, and how."""
+
 
 def insert_into(table: sa.Table, dialect: str) -> sqlite.Insert | postgresql.Insert:
     """Return an INSERT that knows what to do about a taken key."""
@@ -58,19 +61,15 @@ class SqlTable(Generic[T]):
             (index, decoders[name]) for index, name in enumerate(shape.fields) if name in decoders
         )
         self.values = tuple(name for name in shape.fields if name not in shape.key)
+        self._plans: dict[tuple[str, ...], tuple[Step, ...]] = {}
         self._built_before: dict[Any, sa.Executable] = {}
 
-    def encoded(self, value: T, names: Iterable[str]) -> Params:
+    def encoded(self, value: T, names: tuple[str, ...]) -> Params:
         """Return the values of these fields, and of what is derived from them, as parameters."""
         params: Params = {}
-        for name in names:
+        for name, parameter, encode in self._plan(names):
             each = getattr(value, name)
-            if each is not None and name in self._encoders:
-                params[f"v_{name}"] = self._encoders[name](each)
-            else:
-                params[f"v_{name}"] = each
-            for column, derive in self._derived.get(name, {}).items():
-                params[f"v_{column}"] = derive(each)
+            params[parameter] = each if encode is None or each is None else encode(each)
         return params
 
     def decoded(self, row: Sequence[Any]) -> T:
@@ -215,6 +214,19 @@ class SqlTable(Generic[T]):
             return sa.delete(self.table).where(self.table.c[column] == sa.bindparam(f"w_{column}"))
 
         return self._built(("delete", column), build)
+
+    def _plan(self, names: tuple[str, ...]) -> tuple[Step, ...]:
+        """Return how these fields become parameters; worked out once for the same fields."""
+        plan = self._plans.get(names)
+        if plan is None:
+            own = [(name, f"v_{name}", self._encoders.get(name)) for name in names]
+            derived = [
+                (name, f"v_{column}", derive)
+                for name in names
+                for column, derive in self._derived.get(name, {}).items()
+            ]
+            plan = self._plans[names] = (*own, *derived)
+        return plan
 
     def _bound(self, names: Iterable[str]) -> dict[str, sa.BindParameter[Any]]:
         """Return a parameter for each column that these fields fill."""
