@@ -19,7 +19,7 @@ from tasks.worker import serve
 
 PREFETCH = 32
 
-Publish = Callable[[Sequence[Letter]], None]
+Publish: TypeAlias = Callable[[Sequence[Letter]], object]
 """Sends letters of a committed transaction and forgets their outbox rows."""
 
 
