@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
 
-def set_up_logs(level: str) -> None:
-    """Send the lines of this process, and of the libraries in it, to stderr from `level` on."""
+def set_up_logs(level: str, file: TextIO | None = None) -> None:
+    """Send the lines of this process and its libraries, from `level` on, to a file or stderr."""
     number = logging.getLevelNamesMapping()[level.upper()]
-    person = sys.stderr.isatty()
+    person = file is None and sys.stderr.isatty()
     common: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -29,14 +29,16 @@ def set_up_logs(level: str) -> None:
     structlog.configure(
         processors=[*common, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(file or sys.stderr),
         cache_logger_on_first_use=False,
     )
-    _set_up_libraries(number, [*common, structlog.stdlib.add_logger_name], renderer)
+    handler = logging.StreamHandler(file or sys.stderr)
+    _set_up_libraries(handler, number, [*common, structlog.stdlib.add_logger_name], renderer)
 
 
-def _set_up_libraries(number: int, common: list[Any], renderer: Any) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+def _set_up_libraries(
+    handler: logging.Handler, number: int, common: list[Any], renderer: Any
+) -> None:
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=[remove, renderer])

@@ -16,7 +16,6 @@ from conductor.cli.demo.orders import INSTANCES
 from conductor.cli.demo.stage import staged
 from conductor.cli.demo.story import FLEET_FILE, Outcome, demo_settings, run_demo
 from conductor.cli.failures import DEFECT
-from conductor.cli.logs import set_up_logs
 from conductor.cli.output import console as stdout_console
 from conductor.cli.render_host import host_picture, key_line
 from conductor.settings import read_settings
@@ -36,8 +35,6 @@ def demo(
 ) -> None:
     """Build hundreds of instances on a simulated fleet, crash a host, show where all went."""
     settings = demo_settings(read_settings())
-    # The crash is meant: what its victims complain of is no news.
-    set_up_logs("critical")
     console = stdout_console()
     with staged(console, INSTANCES) as stage:
         outcome = run_demo(settings, stage)

@@ -20,6 +20,7 @@ from conductor.cli.demo.orders import INSTANCES, builds, definitions
 from conductor.cli.demo.sight import Refusals, Sight, look, refusals, retried
 from conductor.cli.demo.stage import Stage
 from conductor.cli.embedded import ComputeHost, Embedded
+from conductor.cli.logs import set_up_logs
 from conductor.cli.reach import conductor_lives, say_goodbye
 from conductor.cli.reading import guests_of
 from conductor.cli.render_layout import Guest
@@ -28,7 +29,7 @@ from conductor.settings import Settings
 from conductor.store.open import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Host
-from models.errors import Rejected, Unreachable
+from models.errors import Broken, Conflict, Rejected, Unreachable
 from models.messages.letters import CONDUCTOR
 from models.tables.upgrade import upgrade
 from workers.hypervisor.fates import Habit, Habits, seeded
@@ -37,6 +38,7 @@ from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.journal.file import FileJournal
 
 FLEET_FILE: Final = "fleet.json"
+LOG_FILE: Final = "demo.log"
 _HABITS: Final = Habits(verbs={"spawn": Habit(latency_s=0.02, latency_max_s=0.08, refused=0.03)})
 _DRAWN: Final = ("alder-01", "birch-01", "cedar-01")
 _LONGEST_S: Final = 60.0
@@ -81,6 +83,17 @@ def run_demo(settings: Settings, stage: Stage) -> Outcome:
     """Run the main job once, from nothing, and return what came of it."""
     directory = settings.state_dir
     _clear(settings)
+    with (directory / LOG_FILE).open("w", encoding="utf-8") as log:
+        # The crash is meant: what its victims complain of is for a file, not for the show.
+        set_up_logs("warning", log)
+        try:
+            return _run(settings, stage)
+        finally:
+            set_up_logs("error")
+
+
+def _run(settings: Settings, stage: Stage) -> Outcome:
+    directory = settings.state_dir
     (directory / FLEET_FILE).write_text(json.dumps(fleet_json()), encoding="utf-8")
     upgrade(settings.store_url)
     store = open_store(settings.store_url)
@@ -110,14 +123,22 @@ def run_demo(settings: Settings, stage: Stage) -> Outcome:
 def _clear(settings: Settings) -> None:
     """Make the demo's directory anew, unless somebody has a system running in it."""
     directory = settings.state_dir
-    if (directory / "conductor.db").exists():
-        store = open_store(settings.store_url)
-        with closing(store), store.read() as uow:
-            if conductor_lives(uow):
-                message = f"a system is running in {directory}: stop it before the next demo"
-                raise Rejected("demo_in_use", message, key="CONDUCTOR_STATE_DIR")
+    if _is_running(settings):
+        message = f"a system is running in {directory}: stop it before the next demo"
+        raise Rejected("demo_in_use", message, key="CONDUCTOR_STATE_DIR")
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
+
+
+def _is_running(settings: Settings) -> bool:
+    if not settings.state_dir.exists():
+        return False
+    store = open_store(settings.store_url)
+    try:
+        with closing(store), store.read() as uow:
+            return conductor_lives(uow)
+    except (Broken, Conflict, Unreachable):
+        return False  # not even the tables of this version: nobody works with them
 
 
 def _host(directory: Path, name: str, seed: int) -> ComputeHost:
@@ -134,7 +155,7 @@ def _await(store: Store, done: Callable[[UnitOfWork], bool]) -> None:
             if done(uow):
                 return
         time.sleep(_LOOK_EVERY_S / 4)
-    raise Unreachable("demo_stuck", f"the demo has not gone on for {_LONGEST_S:.0f} s")
+    raise Unreachable("demo_stuck", f"flavors and image are not there after {_LONGEST_S:.0f} s")
 
 
 def _watch(store: Store, stage: Stage, accident: Accident) -> None:
@@ -149,7 +170,8 @@ def _watch(store: Store, stage: Stage, accident: Accident) -> None:
         if not unfinished and not accident.down and sight.ended >= INSTANCES:
             return
         time.sleep(_LOOK_EVERY_S)
-    raise Unreachable("demo_stuck", f"the builds have not ended within {_LONGEST_S:.0f} s")
+    message = f"the builds have not ended within {_LONGEST_S:.0f} s: {LOG_FILE} may say why"
+    raise Unreachable("demo_stuck", message)
 
 
 def _outcome(store: Store, domains: Mapping[str, Sequence[GuestDomain]]) -> Outcome:
