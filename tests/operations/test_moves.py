@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -29,7 +29,7 @@ def on_verb(ending: Ending, verb: str, *hosts: str) -> Callable[[str], Fates]:
     return fates_of
 
 
-def built(world: World, flavor: dict[str, object], **wishes: object) -> str:
+def built(world: World, flavor: Mapping[str, object], **wishes: object) -> str:
     """Build one instance and return its id."""
     operation = world.build(flavor, **wishes)
     world.run_out()
