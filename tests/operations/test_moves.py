@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def on_verb(ending: Ending, verb: str, *hosts: str) -> Callable[[str], Fates]:
     return fates_of
 
 
-def built(world: World, flavor: Mapping[str, object], **wishes: object) -> str:
+def built(world: World, flavor: Mapping[str, object], **wishes: Any) -> str:
     """Build one instance and return its id."""
     operation = world.build(flavor, **wishes)
     world.run_out()
