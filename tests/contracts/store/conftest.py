@@ -6,8 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Engine, create_engine, text
 
 from conductor.store.memory import MemoryStore
 from conductor.store.ports import Store
@@ -50,21 +49,20 @@ def sqlite_url(empty_sqlite: Path, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def upgraded_postgresql(fresh_database: Callable[[], str]) -> str:
+def upgraded_postgresql(fresh_database: Callable[[], str]) -> Engine:
     url = fresh_database()
     upgrade(url)
-    return url
+    return create_engine(url)
 
 
 @pytest.fixture
-def postgresql_url(upgraded_postgresql: str) -> str:
+def postgresql_url(upgraded_postgresql: Engine) -> str:
     """URL of a PostgreSQL database with tables and without rows."""
-    engine = create_engine(upgraded_postgresql, poolclass=NullPool)
     tables = [table for table in METADATA.sorted_tables if table is not CELLS]
-    with engine.begin() as connection:
+    with upgraded_postgresql.begin() as connection:
         # Of few rows, DELETE is many times faster than TRUNCATE.
         connection.execute(text("; ".join(f"DELETE FROM {table.name}" for table in tables)))
-    return upgraded_postgresql
+    return upgraded_postgresql.url.render_as_string(hide_password=False)
 
 
 @pytest.fixture(params=ADAPTERS)
