@@ -34,10 +34,9 @@ def decision_id(message: SelectHosts, instance_id: str) -> str:
 
 
 def decided(uow: UnitOfWork, message: SelectHosts) -> list[Decision]:
-    """Return the decisions this message has led to: none unless it was answered before."""
-    return uow.decisions.where(
-        id=[decision_id(message, want.instance_id) for want in message.wants]
-    )
+    """Return the decisions this message has led to, in its order: none unless it was answered."""
+    order = {decision_id(message, want.instance_id): at for at, want in enumerate(message.wants)}
+    return sorted(uow.decisions.where(id=list(order)), key=lambda each: order[each.id])
 
 
 def still_wanted(

@@ -137,11 +137,15 @@ class Scheduler:
     def _settle(
         self, uow: UnitOfWork, message: SelectHosts, plan: Plan, fleet: Fleet
     ) -> Iterable[Host]:
-        """Write the plan, if it is still asked for, and the reply; return the hosts as written."""
+        """Write the plan, if it is still asked for, and the reply; return the hosts as written.
+
+        Where another process has answered the same message meanwhile its decisions exist, which is
+        a `Conflict` that takes everything here back.
+        """
         # Instances before the operation, as everybody locks them.
         instances = uow.instances.lock_many(want.instance_id for want in message.wants)
         operation = uow.operations.lock(message.token.operation_id)
-        if operation is None or not is_current(operation, message) or decided(uow, message):
+        if operation is None or not is_current(operation, message):
             return ()
         if still_wanted(uow, message, instances) != plan.wanted:
             raise Conflict("ask_moved", "some of the instances were taken back meanwhile")

@@ -67,6 +67,18 @@ def test_a_repeated_message_finds_the_first_answer(opener: Opener) -> None:
     assert_invariants(world.store)
 
 
+def test_a_message_delivered_to_four_at_once_is_answered_alike_and_claims_once(
+    opener: Opener,
+) -> None:
+    world = World(opener())
+    world.add_hosts(host("a"), host("b"))
+    message = world.ask(world.add_instance(), world.add_instance(pinned()))
+    letters = race(opener, [message] * RACERS)
+    assert len(letters) == RACERS
+    assert all(letter == letters[0] for letter in letters)
+    assert_invariants(world.store)
+
+
 @pytest.mark.parametrize("room", [12, 11])
 def test_racing_schedulers_claim_exactly_the_room_there_is(opener: Opener, room: int) -> None:
     world = World(opener())
@@ -92,6 +104,28 @@ def test_racing_members_of_groups_keep_their_rules(opener: Opener) -> None:
         assert set(uow.instances.hosts_of_group("apart").values()) == {1}
         assert len(uow.instances.hosts_of_group("together")) == 1
     assert_invariants(world.store)
+
+
+def test_two_releases_at_once_give_back_once(opener: Opener) -> None:
+    world = World(opener())
+    world.add_hosts(host("a"))
+    instances = [world.add_instance(pinned(vcpus=1, memory_mib=64)) for _ in range(8)]
+    chosen(world.schedule(*instances))
+    stores = [opener() for _ in range(2)]
+    start = threading.Barrier(2)
+
+    def release_all(store: Store) -> None:
+        start.wait(PATIENCE_S)
+        for each in instances:
+            held = world.instance(each.id)
+            with store.begin() as uow:
+                release_claim(uow, held)
+
+    with ThreadPoolExecutor(2) as pool:
+        for job in [pool.submit(release_all, store) for store in stores]:
+            job.result(PATIENCE_S)
+    assert world.host("a").used == {}
+    assert world.host("a").instances == 0
 
 
 def race(opener: Opener, asks: list[SelectHosts]) -> list[Letter]:
