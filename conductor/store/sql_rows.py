@@ -56,9 +56,11 @@ class SqlRows(Rows[T]):
 
     @override
     def add_many(self, values: Sequence[T]) -> None:
-        self._session.check_writes()
-        if not values:
+        if len(values) < 2:
+            for value in values:
+                self.add(value)
             return
+        self._session.check_writes()
         params = [self._encoded(value, self._shape.fields) for value in values]
         # All or none: what went in beside a taken key goes out again.
         with self._session.savepoint():
