@@ -119,7 +119,7 @@ def test_a_message_nobody_waits_for_any_more_changes_nothing(change: dict[str, o
     with world.store.begin() as uow:
         operation = uow.operations.lock(message.token.operation_id)
         assert operation is not None
-        uow.operations.save(replace(operation, **change))  # type: ignore[arg-type]  # parametrized
+        uow.operations.save(replace(operation, **change))  # type: ignore[arg-type]  # one field each, as parametrized
     assert world.scheduler.handle(message) == []
     assert world.host("a") == host("a")
 
