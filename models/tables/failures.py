@@ -22,7 +22,7 @@ _MOVED_FIRST: Final = {
     "25P03": "transaction_timeout",
     "25P04": "transaction_timeout",
 }
-_GONE: Final = ("08", "53300", "57P01", "57P02", "57P03", "58")
+_GONE: Final = ("08", "53", "57P01", "57P02", "57P03", "58")
 _NO_TABLE: Final = ("42P01", "42703")
 """An unknown table or column."""
 

@@ -70,6 +70,35 @@ def step_of(store: Store, operation_id: str) -> str:
         return operation.step
 
 
+def test_a_lock_gives_what_was_committed_since_the_first_look(
+    store: SqlStore, hasty: SqlStore
+) -> None:
+    with store.begin() as uow:
+        first = uow.operations.get("a")
+        with hasty.begin() as other:
+            other.operations.save(records.an_operation("a", step="other", data={"x": 1}))
+        locked = uow.operations.lock("a")
+        assert locked == records.an_operation("a", step="other", data={"x": 1})
+        assert uow.operations.get("a") == locked
+        assert first is not None
+        uow.operations.save(replace(first, tries=5))
+    with store.read() as uow:
+        assert uow.operations.get("a") == records.an_operation("a", tries=5)
+
+
+def test_saving_what_was_only_looked_at_replaces_the_whole_record(
+    store: SqlStore, hasty: SqlStore
+) -> None:
+    with store.begin() as uow:
+        seen = uow.operations.get("a")
+        with hasty.begin() as other:
+            other.operations.save(records.an_operation("a", step="other", data={"x": 1}))
+        assert seen is not None
+        uow.operations.save(replace(seen, tries=5))
+    with store.read() as uow:
+        assert uow.operations.get("a") == records.an_operation("a", tries=5)
+
+
 def test_of_two_that_lock_crosswise_one_is_told_to_retry(store: SqlStore) -> None:
     both = threading.Barrier(2)
     conflicts = list[str]()
