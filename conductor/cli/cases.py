@@ -28,7 +28,7 @@ class AnyCase(Message):
 
     model_config = ConfigDict(extra="ignore")
 
-    id: str | int | float | None = None
+    id: Any = None
 
 
 C = TypeVar("C", bound=AnyCase)
@@ -92,6 +92,9 @@ def _read(line: Line, shape: type[C]) -> C:
     try:
         return shape.model_validate_json(line)
     except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            raise Rejected("not_json", f"the line is not JSON: {first['ctx']['error']}") from None
         raise rejected(error) from None
     except ValueError as error:  # text that is no Unicode never reaches the parser
         raise Rejected("not_json", f"the line is not JSON: {error}") from None
@@ -99,7 +102,7 @@ def _read(line: Line, shape: type[C]) -> C:
 
 def _text(answer: Answer) -> str:
     try:
-        return to_json(answer).decode()
+        return to_json(answer, inf_nan_mode="null").decode()
     except PydanticSerializationError:  # an id that is no Unicode; the slower way escapes it
         return json.dumps(answer)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from conductor.liveness import is_up, state_of
 from conductor.placement.resources import capacity
+from conductor.store.ports import UnitOfWork
 from conductor.store.records import (
     CatalogueEntry,
     Decision,
@@ -16,6 +17,7 @@ from conductor.store.records import (
     Heartbeat,
     Host,
     Instance,
+    Migration,
     OperationRecord,
 )
 from models.messages.hardware import (
@@ -128,6 +130,33 @@ def instance_view(instance: Instance) -> Json:
         "created_at": moment(instance.created_at),
         "updated_at": moment(instance.updated_at),
         "deleted_at": moment(instance.deleted_at),
+    }
+
+
+def migration_view(uow: UnitOfWork, move: Migration) -> Json:
+    """Return `migrations show`: both ends, what each holds now, and the story (CONTRACT §6)."""
+    told = sorted(uow.events.where(operation_id=move.operation_id), key=lambda event: event.at)
+    held = {
+        each.host: dict(each.amounts)
+        for consumer in (move.id, move.instance_id)
+        for each in uow.allocations.where(consumer_id=consumer)
+    }
+    return {
+        "id": move.id,
+        "instance_id": move.instance_id,
+        "kind": move.kind.value,
+        "state": move.state.value,
+        "source": move.source,
+        "target": move.target,
+        "operation_id": move.operation_id,
+        "source_flavor": move.source_flavor.name,
+        "target_flavor": move.target_flavor.name,
+        "progress_percent": move.progress_percent,
+        "held": held,
+        "error": dict(move.error) if move.error else None,
+        "created_at": moment(move.created_at),
+        "updated_at": moment(move.updated_at),
+        "story": [{"at": moment(e.at), "what": f"{e.event} {e.detail}".strip()} for e in told],
     }
 
 

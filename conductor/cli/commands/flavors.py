@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
     add_group(app, _KIND, create)
 
 
-def create(  # noqa: PLR0913 - an option each, as the command line has them
+def create(
     name: Name,
     vcpus: Annotated[int, typer.Option(help="Virtual CPUs.")],
     memory_mb: Annotated[int, typer.Option(help="Memory in MiB.")],

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
-from conductor.cli.failures import say
+from conductor.cli.asking import Manner, Which, ask_for, without_unset
 from conductor.cli.options import DEFAULT_PROJECT, Deadline, Project, Timeout, Wait
-from conductor.cli.output import Format, Output, show_one, write_line
+from conductor.cli.output import Output
 from conductor.cli.reach import Reach, reach
-from conductor.cli.reading import instance_named, stories_of
-from conductor.cli.sending import send_request
-from conductor.cli.tables import fields_of
-from conductor.cli.views import Json, operation_view
-from conductor.cli.waiting import DEFAULT_TIMEOUT_S, await_end, verdict
+from conductor.cli.reading import instance_named
+from conductor.cli.views import Json
+from conductor.cli.waiting import DEFAULT_TIMEOUT_S
 from conductor.cli.words import pairs
 from conductor.operations.requested import spec_of
 from models.messages.requests import (
@@ -28,19 +25,6 @@ from models.messages.requests import (
     parse_request,
 )
 
-Which = Annotated[
-    str, typer.Argument(metavar="INSTANCE", help="The id, or a name that only one has.")
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How a request is followed up."""
-
-    wait: bool
-    timeout_s: float
-    output: Format | None
-
 
 def add_to(app: typer.Typer) -> None:
     """Add `build`, `delete`, `start` and `stop`."""
@@ -50,7 +34,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("stop")(_verb(StopInstance, "Power an active instance off; it keeps its place."))
 
 
-def build(  # noqa: PLR0913 - an option each, as the command line has them
+def build(
     flavor: Annotated[str, typer.Option(help="The flavor's name.")],
     image: Annotated[str, typer.Option(help="The image's id or name.")],
     name: Annotated[str, typer.Option(help="Numbered when there are several.")] = "instance",
@@ -83,7 +67,7 @@ def build(  # noqa: PLR0913 - an option each, as the command line has them
     }
     with reach() as here:
         _refuse_what_cannot_be(here, body)
-        _ask(here, BuildInstances.task, body, Manner(wait, timeout, output))
+        ask_for(here, BuildInstances.task, body, Manner(wait, timeout, output))
 
 
 def _verb(kind: type[InstanceRequest], text: str) -> Callable[..., None]:
@@ -103,7 +87,7 @@ def _verb(kind: type[InstanceRequest], text: str) -> Callable[..., None]:
                 "instance_id": found.id,
                 "deadline_s": deadline,
             }
-            _ask(here, kind.task, body, Manner(wait, timeout, output))
+            ask_for(here, kind.task, body, Manner(wait, timeout, output))
 
     ask.__doc__ = text
     return ask
@@ -114,45 +98,7 @@ def _refuse_what_cannot_be(here: Reach, body: Json) -> None:
 
     The conductor checks again; here it saves asking for the operation to hear of a typing error.
     """
-    request = parse_request(BuildInstances.task, _set(body))
+    request = parse_request(BuildInstances.task, without_unset(body))
     assert isinstance(request, BuildInstances)
     with here.store.begin() as uow:
         spec_of(request, uow)
-
-
-def _ask(here: Reach, task: str, body: Json, manner: Manner) -> None:
-    operation_id = send_request(here, task, _set(body))
-    if not manner.wait:
-        _print_id(operation_id, manner)
-        return
-    if _plain(manner):
-        write_line(operation_id)
-    record = await_end(here.store, operation_id, manner.timeout_s)
-    if not _plain(manner):
-        with here.store.read() as uow:
-            row = operation_view(record, stories_of(uow, [record])[record.id])
-        show_one(row, manner.output, lambda: fields_of(row))
-    text, code = verdict(record)
-    say(text)
-    if code:
-        raise typer.Exit(code)
-
-
-def _print_id(operation_id: str, manner: Manner) -> None:
-    if _plain(manner):
-        write_line(operation_id)
-    else:
-        row: dict[str, Any] = {"id": operation_id}
-        show_one(row, manner.output, lambda: fields_of(row))
-
-
-def _plain(manner: Manner) -> bool:
-    """Whether the id alone is printed: unless JSON is asked for, also into a pipe."""
-    return manner.output in _PLAIN
-
-
-def _set(body: Json) -> Json:
-    return {field: value for field, value in body.items() if value is not None}
-
-
-_PLAIN: Final = (None, Format.TABLE)

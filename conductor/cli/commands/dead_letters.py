@@ -1,0 +1,113 @@
+"""Messages that could not be handled: look, send again, drop."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final
+
+import typer
+
+from conductor.cli.failures import say
+from conductor.cli.options import Limit
+from conductor.cli.output import Output, show_all, show_one
+from conductor.cli.reach import reach
+from conductor.cli.sending import carrier_of, refuse_unless_alive
+from conductor.cli.tables import fields_of, key, table_of
+from conductor.cli.views import Json, moment
+from conductor.outbox import Outbox
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import DeadLetter
+from models.errors import Rejected
+from models.ids import is_uuid, new_operation_id
+from models.messages.letters import CONDUCTOR, Letter
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The dead letter's id.")]
+_COLUMNS: Final = tuple((name, key(name)) for name in ("id", "at", "queue", "task", "reason"))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `dead-letters` with its verbs."""
+    letters = typer.Typer(help="Messages that could not be handled, with the reason.")
+    letters.command("list")(list_all)
+    letters.command("show")(show)
+    letters.command("replay")(replay)
+    letters.command("drop")(drop)
+    app.add_typer(letters, name="dead-letters", no_args_is_help=True)
+
+
+def list_all(limit: Limit = 100, output: Output = None) -> None:
+    """List dead letters, oldest first."""
+    with reach() as here, here.store.read() as uow:
+        rows = [_view(each) for each in uow.dead_letters.where()[-limit:]]
+    show_all(rows, output, lambda: table_of(rows, _COLUMNS))
+
+
+def show(letter: Id, output: Output = None) -> None:
+    """Show one dead letter whole."""
+    with reach() as here, here.store.read() as uow:
+        row = _view(_found(uow, letter))
+    show_one(row, output, lambda: fields_of(row))
+
+
+def replay(letter: Id) -> None:
+    """Send a message again, under its own id where it has one; the dead letter goes.
+
+    A request whose id belongs to another one gets a new id: it is another operation.
+    """
+    with reach() as here:
+        with here.store.read() as uow:
+            dead = _found(uow, letter)
+            if here.settings.embedded:
+                refuse_unless_alive(uow)
+        body = _body(dead)
+        message_id = str(dead.headers.get("id", ""))
+        taken = dead.reason.startswith("duplicate_id") or not is_uuid(message_id)
+        again = Letter(
+            dead.queue or CONDUCTOR, dead.task, body, new_operation_id() if taken else message_id
+        )
+
+        def send_again(uow: UnitOfWork) -> None:
+            if uow.dead_letters.drop(dead.id):
+                uow.post(again)
+
+        Outbox(here.store, carrier_of(here)).run(send_again)
+    say(f"sent again as {again.id}")
+
+
+def drop(letter: Id) -> None:
+    """Forget a dead letter."""
+    with reach() as here, here.store.begin() as uow:
+        uow.dead_letters.drop(_found(uow, letter).id)
+    say(f"dead letter {letter} dropped")
+
+
+def _found(uow: UnitOfWork, letter: str) -> DeadLetter:
+    found = uow.dead_letters.get(letter)
+    if found is None:
+        raise Rejected("dead_letter_unknown", f"ID is {letter}: no such dead letter", key="ID")
+    return found
+
+
+def _body(dead: DeadLetter) -> Json:
+    try:
+        body = json.loads(dead.body)
+    except ValueError:
+        body = None
+    if isinstance(body, list) and len(body) > 1:
+        body = body[1]  # as Celery writes it: arguments, keyword arguments, embedded tasks
+    if not isinstance(body, dict) or not dead.task:
+        message = f"ID is {dead.id}: its body is no JSON object of a known task"
+        raise Rejected("dead_letter_unreadable", message, key="ID")
+    return body
+
+
+def _view(dead: DeadLetter) -> Json:
+    return {
+        "id": dead.id,
+        "at": moment(dead.at),
+        "queue": dead.queue,
+        "task": dead.task,
+        "reason": dead.reason,
+        "headers": dict(dead.headers),
+        "body": dead.body,
+    }

@@ -1,0 +1,161 @@
+"""Move instances, make them anew, shelve them. Each prints its operation's id."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from conductor.cli.asking import Manner, Which, ask_for
+from conductor.cli.options import DEFAULT_PROJECT, Project, Timeout, Wait
+from conductor.cli.output import Output
+from conductor.cli.reach import reach
+from conductor.cli.reading import instance_named
+from conductor.cli.waiting import DEFAULT_TIMEOUT_S
+from models.messages.requests import (
+    ConfirmResize,
+    EvacuateInstance,
+    InstanceRequest,
+    LiveMigrateInstance,
+    MigrateInstance,
+    RebuildInstance,
+    ResizeInstance,
+    RevertResize,
+    ShelveInstance,
+    UnshelveInstance,
+)
+
+Target = Annotated[str | None, typer.Option("--host", help="To this host and no other.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs of moves, of making anew and of shelving."""
+    app.command("migrate")(migrate)
+    app.command("resize")(resize)
+    app.command("confirm")(confirm)
+    app.command("revert")(revert)
+    app.command("live-migrate")(live_migrate)
+    app.command("rebuild")(rebuild)
+    app.command("evacuate")(evacuate)
+    app.command("shelve")(shelve)
+    app.command("unshelve")(unshelve)
+
+
+def migrate(
+    instance: Which,
+    host: Target = None,
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Move an instance to another host, stopped on the way; then confirm or revert."""
+    _ask(MigrateInstance, instance, project, Manner(wait, timeout, output), host=host)
+
+
+def resize(
+    instance: Which,
+    flavor: Annotated[str, typer.Option(help="The new flavor's name.")],
+    host: Target = None,
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Give an instance another flavor; then confirm or revert."""
+    manner = Manner(wait, timeout, output)
+    _ask(ResizeInstance, instance, project, manner, host=host, flavor=flavor)
+
+
+def confirm(
+    instance: Which,
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Keep a moved instance; its source gives up what it kept for a revert."""
+    _ask(ConfirmResize, instance, project, Manner(wait, timeout, output))
+
+
+def revert(
+    instance: Which,
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Put a moved instance back where it was, as it was."""
+    _ask(RevertResize, instance, project, Manner(wait, timeout, output))
+
+
+def live_migrate(
+    instance: Which,
+    host: Target = None,
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Move a running instance to another host without stopping it."""
+    _ask(LiveMigrateInstance, instance, project, Manner(wait, timeout, output), host=host)
+
+
+def rebuild(
+    instance: Which,
+    image: Annotated[str, typer.Option(help="The image's id or name.")],
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Make an instance anew where it is, from an image."""
+    _ask(RebuildInstance, instance, project, Manner(wait, timeout, output), image=image)
+
+
+def evacuate(
+    instance: Which,
+    host: Target = None,
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Make an instance anew elsewhere because its host is dead."""
+    _ask(EvacuateInstance, instance, project, Manner(wait, timeout, output), host=host)
+
+
+def shelve(
+    instance: Which,
+    offload: Annotated[bool, typer.Option("--offload", help="Give up the host too.")] = False,
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Stop an instance for long."""
+    _ask(ShelveInstance, instance, project, Manner(wait, timeout, output), offload=offload)
+
+
+def unshelve(
+    instance: Which,
+    host: Target = None,
+    zone: Annotated[str | None, typer.Option(help="Only in this availability zone.")] = None,
+    project: Project = DEFAULT_PROJECT,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Bring a shelved instance back, where it is or on a host chosen anew."""
+    manner = Manner(wait, timeout, output)
+    _ask(UnshelveInstance, instance, project, manner, host=host, availability_zone=zone)
+
+
+def _ask(
+    kind: type[InstanceRequest], instance: str, project: str, manner: Manner, **asked: Any
+) -> None:
+    with reach() as here:
+        with here.store.read() as uow:
+            found = instance_named(uow, instance)
+        body = {"context": {"project_id": project}, "instance_id": found.id, **asked}
+        ask_for(here, kind.task, body, manner)
