@@ -176,9 +176,19 @@ def _thread_policy_of_trait(flavor: Flavor, image: Image, policy: str | None) ->
 
 
 def _hyperthreading_trait(flavor: Flavor, image: Image) -> tuple[str | None, str]:
+    """Return what is said of hyperthreading and the key that says it; groups must agree."""
+    said: tuple[str | None, str] = None, f"trait:{_TRAIT}"
     for key, value in flavor.extra_specs.items():
         if key.startswith("trait") and _is_numbered(key, "trait", _TRAIT):
-            return one_of(value, _TRAIT_POLICIES, "trait_invalid", key), key
+            one_of(value, _TRAIT_POLICIES, "trait_invalid", key)
+            if said[0] not in (None, value):
+                rule = f"{said[1]} says {said[0]}"
+                raise wrong("hyperthreading_trait_conflict", key, value, rule)
+            said = value, key
+    return said if said[0] else _hyperthreading_of_image(image)
+
+
+def _hyperthreading_of_image(image: Image) -> tuple[str | None, str]:
     required = image.properties.get("traits_required")
     if isinstance(required, tuple) and _TRAIT in required:
         return "required", "traits_required"

@@ -18,6 +18,8 @@ HIGHEST_CPU: Final = 65_535
 """Highest CPU number accepted from outside; it bounds what one typed line can allocate."""
 
 _DIGITS_AT_MOST: Final = 6
+_REMEMBERED_CPUS: Final = 1024
+"""Sets of higher CPUs than this are not remembered: a few thousand would fill the memory."""
 
 
 def mask_of(cpus: Iterable[int]) -> CpuMask:
@@ -28,12 +30,21 @@ def mask_of(cpus: Iterable[int]) -> CpuMask:
     return mask
 
 
-@lru_cache(maxsize=4096)
 def cpus_of(mask: CpuMask) -> tuple[int, ...]:
-    """Return the members of a set as sorted CPU numbers.
+    """Return the members of a set as sorted CPU numbers."""
+    return _members(mask) if mask >> _REMEMBERED_CPUS else _remembered_members(mask)
+
+
+@lru_cache(maxsize=4096)
+def _remembered_members(mask: CpuMask) -> tuple[int, ...]:
+    """Return the members of a set of ordinary size.
 
     Remembered, since a fleet has few distinct sets and every answer lists them again.
     """
+    return _members(mask)
+
+
+def _members(mask: CpuMask) -> tuple[int, ...]:
     members = []
     while mask:
         lowest = mask & -mask

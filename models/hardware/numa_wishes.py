@@ -2,13 +2,24 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask, count, cpus_of, format_cpu_list, mask_of, span
+from models.hardware.cpuset import (
+    HIGHEST_CPU,
+    CpuMask,
+    count,
+    cpus_of,
+    format_cpu_list,
+    mask_of,
+    span,
+)
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
 from models.hardware.wording import asked, cpu_list, whole_number, wrong
+
+MOST_GUEST_CELLS: Final = 256
+"""More than any hypervisor takes; it bounds what one request can make the fitter do."""
 
 Entry = TypeVar("Entry")
 
@@ -31,7 +42,10 @@ def numa_nodes(flavor: Flavor, image: Image) -> int | None:
     if said is None:
         return None
     key = "hw:numa_nodes" if ours else "hw_numa_nodes"
-    return whole_number(said, "numa_nodes_invalid", key, least=1)
+    nodes = whole_number(said, "numa_nodes_invalid", key, least=1)
+    if nodes > MOST_GUEST_CELLS:
+        raise wrong("numa_nodes_invalid", key, said, f"it must be at most {MOST_GUEST_CELLS}")
+    return nodes
 
 
 def numa_maps(flavor: Flavor, image: Image) -> NumaMaps | None:
@@ -142,7 +156,11 @@ def _listed(value: object, key: str) -> list[tuple[str, object]]:
 def _cpus_entry(value: object, key: str) -> CpuMask:
     if not isinstance(value, tuple):
         return cpu_list(value, "numa_cpus_invalid", key)
-    return mask_of(whole_number(cpu, "numa_cpus_invalid", key) for cpu in value)
+    cpus = [whole_number(cpu, "numa_cpus_invalid", key) for cpu in value]
+    if max(cpus, default=0) > HIGHEST_CPU:
+        rule = f"the highest CPU number is {HIGHEST_CPU}"
+        raise wrong("numa_cpus_invalid", key, max(cpus), rule)
+    return mask_of(cpus)
 
 
 def _memory_entry(value: object, key: str) -> int:

@@ -11,8 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from models.hardware.cpuset import HIGHEST_CPU
+from models.hardware.numa_wishes import MOST_GUEST_CELLS
 from models.messages.base import Message
 from models.messages.catalogue import Count
+
+MOST_HOST_CELLS = 1024
+"""What Linux can count; it bounds what the answer to one line can hold."""
 
 CpuNumber = Annotated[int, Field(ge=0, le=HIGHEST_CPU)]
 CpuNumbers = list[CpuNumber]
@@ -62,7 +66,7 @@ class PciPoolShape(Message):
 class HostShape(Message):
     """A host; `disk_gb` belongs to the simulated hypervisor and is not the fitter's."""
 
-    cells: list[HostCellShape]
+    cells: Annotated[list[HostCellShape], Field(max_length=MOST_HOST_CELLS)]
     pci_pools: list[PciPoolShape] = []
     disk_gb: Count | None = None
 
@@ -121,7 +125,7 @@ class GuestCellShape(Message):
 class GuestShape(Message):
     """A guest topology that needs no flavor and image."""
 
-    cells: Annotated[list[GuestCellShape], Field(min_length=1)]
+    cells: Annotated[list[GuestCellShape], Field(min_length=1, max_length=MOST_GUEST_CELLS)]
     emulator_threads_policy: EmulatorPolicy | None = None
 
 
