@@ -20,13 +20,15 @@ from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import DeadLetter, Heartbeat, OperationRecord
 from models.errors import ConductorError, Conflict, Rejected, Unreachable
 from models.ids import is_uuid
+from models.lifecycle import MigrationState
 from models.messages.answers import refusal_letter
 from models.messages.base import parse
 from models.messages.carrier import Carrier
 from models.messages.letters import CONDUCTOR, Hello, Manifest, Progress, Reply
 from models.messages.letters import Heartbeat as HeartbeatMessage
-from models.messages.requests import REQUESTS
+from models.messages.requests import REQUESTS, ConfirmResize
 from models.messages.versions import newer
+from models.secrets import masked
 
 log = structlog.get_logger(__name__)
 OVERDUE_BATCH = 200
@@ -46,6 +48,7 @@ class ServiceSettings:
     """What the conductor needs to know beside the engine's times."""
 
     name: str = "conductor"
+    confirm_after_s: float = 86_400.0
     ratios: Ratios = field(default_factory=Ratios)
     retention: Retention = field(default_factory=Retention)
 
@@ -75,8 +78,10 @@ class ConductorService:
         """Accept a request and move its operation as far as it goes without waiting.
 
         What cannot be an operation, or is another request under a known id, is kept as a dead
-        letter with the reason; nothing that a caller sends raises.
+        letter with the reason; nothing that a caller sends raises. Secrets that a caller sends
+        all the same are masked before anything else sees them.
         """
+        body = masked(body)
         if not is_uuid(operation_id):
             error = Rejected("id_invalid", f"id is {operation_id[:80]}: should be a UUID", "id")
             return self._refuse(Incoming(operation_id, task, dict(body), reply_to), error)
@@ -152,6 +157,26 @@ class ConductorService:
                 raise
             except Exception:
                 log.exception("an overdue operation cannot be moved", operation=operation_id)
+        return len(due)
+
+    def confirm_old_moves(self) -> int:
+        """Confirm moves that have awaited it long enough; return how many were due.
+
+        The operation's id follows from the move's, so that any number of conductors ask once.
+        """
+        after_s = self._settings.confirm_after_s
+        if after_s <= 0:
+            return 0
+        with self._store.read() as uow:
+            waiting = uow.migrations.where(state=MigrationState.FINISHED)
+            due = [each for each in waiting if uow.now - each.updated_at >= after_s]
+            projects = {each.id: uow.instances.get(each.instance_id) for each in due}
+        for move in due:
+            instance = projects[move.id]
+            context = {"project_id": instance.project_id if instance else "unknown"}
+            body = {"context": context, "instance_id": move.instance_id}
+            operation_id = str(uuid.uuid5(uuid.UUID(move.id), "confirmed by itself"))
+            self.handle_request(ConfirmResize.task, operation_id, body)
         return len(due)
 
     def retire(self) -> int:

@@ -55,6 +55,8 @@ class Settings(BaseModel):
     tick_s: Seconds = 1.0
     conductor_threads: Annotated[int, Field(ge=1, le=64)] = 4
     compute_threads: Annotated[int, Field(ge=1, le=64)] = 8
+    confirm_after_s: Annotated[float, Field(ge=0)] = 86_400.0
+    """How long a move awaits confirmation before it is confirmed by itself; 0 is for ever."""
     retention_days: Annotated[float, Field(gt=0)] = 30.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

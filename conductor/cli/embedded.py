@@ -50,6 +50,7 @@ log = structlog.get_logger(__name__)
 
 POLL_S = 0.2
 RETIRE_EVERY_S = 600.0
+CONFIRM_EVERY_S = 60.0
 COMPUTE_THREADS = 4
 
 
@@ -80,7 +81,9 @@ def build_service(
         ram=settings.ram_allocation_ratio,
         disk=settings.disk_allocation_ratio,
     )
-    service = ServiceSettings(name, ratios, Retention(seconds, seconds, seconds))
+    service = ServiceSettings(
+        name, settings.confirm_after_s, ratios, Retention(seconds, seconds, seconds)
+    )
     return ConductorService(store, carrier, engine, service, on_change)
 
 
@@ -165,6 +168,7 @@ class Embedded:
             (self._beat, self.settings.heartbeat_s),
             (self.service.tick, min(self.settings.tick_s, POLL_S)),
             (self.service.retire, RETIRE_EVERY_S),
+            (self.service.confirm_old_moves, CONFIRM_EVERY_S),
         ):
             self._repeat(work, every_s)
 

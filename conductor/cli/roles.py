@@ -9,7 +9,12 @@ from functools import partial
 from typing import Final
 
 from conductor.cli.clockwork import Job, clockwork
-from conductor.cli.embedded import RETIRE_EVERY_S, build_service, scheduling_settings
+from conductor.cli.embedded import (
+    CONFIRM_EVERY_S,
+    RETIRE_EVERY_S,
+    build_service,
+    scheduling_settings,
+)
 from conductor.cli.reach import say_goodbye
 from conductor.operations import OPERATIONS
 from conductor.outbox import Outbox
@@ -53,6 +58,7 @@ def run_conductor(settings: Settings) -> int:
         jobs = (
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
+            Job("confirm", service.confirm_old_moves, CONFIRM_EVERY_S),
         )
         with clockwork(*jobs):
             code = serve_conductor(

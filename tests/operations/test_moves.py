@@ -312,3 +312,17 @@ def test_deleting_a_moved_instance_leaves_nothing_on_either_end() -> None:
     with world.store.read() as uow:
         assert [m.state for m in uow.migrations.where()] == [MigrationState.CONFIRMED]
     check_at_rest(world)
+
+
+def test_a_move_that_nobody_decides_is_confirmed_by_itself_once() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, PINNED, host="host-0")
+    ask(world, "migrate_instance", instance_id)
+    assert world.service.confirm_old_moves() == 0
+    world.pass_time(86_500.0)
+    assert world.service.confirm_old_moves() == 1
+    assert world.service.confirm_old_moves() in (0, 1)
+    world.run_out()
+    assert world.instance_by_id(instance_id).state is InstanceState.ACTIVE
+    assert not any(world.host("host-0").used.values())
+    check_at_rest(world)
