@@ -20,8 +20,10 @@ from conductor.store.records import DeadLetter
 from models.errors import Rejected
 from models.ids import is_uuid, new_operation_id
 from models.messages.letters import CONDUCTOR, Letter
+from models.messages.versions import VERSION_UNSUPPORTED
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The dead letter's id.")]
+_ID_TAKEN: Final = ("duplicate_id", VERSION_UNSUPPORTED)
 _COLUMNS: Final = tuple((name, key(name)) for name in ("id", "at", "queue", "task", "reason"))
 
 
@@ -52,7 +54,8 @@ def show(letter: Id, output: Output = None) -> None:
 def replay(letter: Id) -> None:
     """Send a message again, under its own id where it has one; the dead letter goes.
 
-    A request whose id belongs to another one gets a new id: it is another operation.
+    A request whose id belongs to another one, or to the operation that failed because a release
+    did not know its version, gets a new id: it is another operation.
     """
     with reach() as here:
         with here.store.read() as uow:
@@ -61,7 +64,7 @@ def replay(letter: Id) -> None:
                 refuse_unless_alive(uow)
         body = _body(dead)
         message_id = str(dead.headers.get("id", ""))
-        taken = dead.reason.startswith("duplicate_id") or not is_uuid(message_id)
+        taken = dead.reason.startswith(_ID_TAKEN) or not is_uuid(message_id)
         again = Letter(
             dead.queue or CONDUCTOR, dead.task, body, new_operation_id() if taken else message_id
         )
