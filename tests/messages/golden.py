@@ -20,6 +20,7 @@ from models.messages.schema import json_schema
 from tests.messages.letters import ALL_EXAMPLES, ALL_KINDS
 
 FOLDER = Path(__file__).parent / "golden"
+NEW_VERSION = "raise its version (or delete the file, if it was never released)"
 HOW = "raise its version, or run `python -m tests.messages.golden --write`: see the README"
 
 
@@ -64,15 +65,32 @@ def write() -> list[str]:
     refused = []
     for kind in ALL_KINDS.values():
         golden = current(kind)
-        if golden.path.exists():
-            before = Golden(**json.loads(golden.path.read_text()))
-            try:
-                parse(kind, before.example)
-            except Rejected as error:
-                refused.append(f"{golden.path.name}: {error}: raise its version instead")
-                continue
-        golden.path.write_text(golden.text())
+        why = _needs_a_version(golden, kind) if golden.path.exists() else None
+        if why is None:
+            golden.path.write_text(golden.text())
+        else:
+            refused.append(f"{golden.path.name}: {why}: {NEW_VERSION}")
     return refused
+
+
+def _needs_a_version(golden: Golden, kind: type[Versioned]) -> str | None:
+    """Return what of a change the other side would notice, if it would."""
+    before = Golden(**json.loads(golden.path.read_text()))
+    changed = fields(before.schema) ^ fields(golden.schema)
+    if changed:
+        return f"{', '.join(sorted(changed))} came or went"
+    try:
+        parse(kind, before.example)
+    except Rejected as error:
+        return f"its example is no longer read, {error}"
+    return None
+
+
+def fields(schema: Mapping[str, Any], owner: str = "") -> set[str]:
+    """Return the names of all fields of a schema, those of the objects in it by their class."""
+    own = {f"{owner}{name}" for name in schema.get("properties", ())}
+    inner = [fields(part, f"{name}.") for name, part in schema.get("$defs", {}).items()]
+    return own.union(*inner)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from models.messages.base import parse
 from models.messages.requests import REQUESTS, parse_request
 from models.messages.schema import json_schema
 from models.messages.versions import CONVERTERS
-from tests.messages.golden import FOLDER, HOW, Golden, current, read_all
+from tests.messages.golden import FOLDER, HOW, Golden, current, fields, read_all
 from tests.messages.letters import ALL_EXAMPLES, ALL_KINDS
 
 GOLDEN = list(read_all())
@@ -100,6 +100,12 @@ def _missing(
                 yield f"{path}.{name}"
             else:
                 yield from _missing(field, example[name], defs, f"{path}.{name}")
+
+
+def test_fields_that_came_or_went_are_noticed_wherever_they_are() -> None:
+    before = {"properties": {"a": {}}, "$defs": {"In": {"properties": {"b": {}}}}}
+    after = {"properties": {"a": {}}, "$defs": {"In": {"properties": {"c": {}}}}}
+    assert fields(before) ^ fields(after) == {"In.b", "In.c"}
 
 
 def test_golden_files_are_json_of_one_form() -> None:
