@@ -34,6 +34,7 @@ from models.messages.letters import (
     SelectHosts,
 )
 from models.messages.requests import REQUESTS, parse_request
+from models.secrets import masked, masked_text
 from tasks.envelope import complaint
 
 BODY_KEPT = 256 * 1024
@@ -56,7 +57,8 @@ def read_dead_letter(message: Message, now: float) -> DeadLetter:
     """Return the record of a message of the queue `dead_letters`, whatever it holds.
 
     The same message gives the same id, so that keeping it twice changes nothing. Text that a
-    database would refuse (NUL, lone surrogates) is replaced; a body is cut at 256 KiB.
+    database would refuse (NUL, lone surrogates) is replaced; a body is cut at 256 KiB. Secrets
+    are masked: no message that we take has any, so nothing that could be replayed is lost.
     """
     headers = message.headers if isinstance(message.headers, dict) else {}
     death = _last_death(headers)
@@ -73,13 +75,13 @@ def read_dead_letter(message: Message, now: float) -> DeadLetter:
         task=_clean(task) if isinstance(task, str) else "",
         reason=reason,
         body=body[:BODY_KEPT],
-        headers=_json(own),
+        headers=_json(masked(own)),
     )
 
 
 def dead_letter_of(request: Any, queue: str, reason: str, now: float) -> DeadLetter:
     """Return the record of a task that was read but could not be handled, for this reason."""
-    body = json.dumps(request.kwargs)
+    body = json.dumps(masked(request.kwargs))
     return DeadLetter(
         id=str(uuid.uuid5(_NAMESPACE, f"{request.id}/{queue}/{body}")),
         at=now,
@@ -148,9 +150,13 @@ def _body(message: Message) -> str:
         payload = None
     match payload:
         case [_, dict() as keywords, *_]:
-            return _clean(json.dumps(keywords))
+            return _clean(json.dumps(masked(keywords)))
     raw: Any = message.body or ""
-    return _clean(bytes(raw).decode("utf-8", "replace") if not isinstance(raw, str) else raw)
+    text = bytes(raw).decode("utf-8", "replace") if not isinstance(raw, str) else raw
+    if not isinstance(payload, dict | list):
+        return _clean(masked_text(text))
+    safe = masked(payload)
+    return _clean(text if safe == payload else json.dumps(safe))
 
 
 def _clean(text: str) -> str:
@@ -167,5 +173,5 @@ def _json(value: Any, deep: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [_json(item, deep + 1) for item in value]
     if isinstance(value, bytes):
-        return _clean(value.decode("utf-8", "replace"))
-    return _clean(str(value))
+        value = value.decode("utf-8", "replace")
+    return _clean(masked_text(str(value)))

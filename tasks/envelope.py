@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +10,7 @@ from kombu import Message
 from kombu.exceptions import ContentDisallowed, DecodeError
 
 from models.ids import is_uuid
+from models.secrets import shown
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _JSON = "application/json"
@@ -38,7 +38,7 @@ def trimmed_headers(headers: Mapping[str, Any], body: Mapping[str, Any]) -> dict
     What a sender of requests shows of its arguments is not ours to show on: names only.
     """
     public = headers["task"].startswith(_PUBLIC_PREFIX)
-    shown = ", ".join(sorted(body))[:200] if public else headers.get("kwargsrepr")
+    names = ", ".join(sorted(body))[:200] if public else headers.get("kwargsrepr")
     return {
         "lang": headers.get("lang"),
         "task": headers["task"],
@@ -46,7 +46,7 @@ def trimmed_headers(headers: Mapping[str, Any], body: Mapping[str, Any]) -> dict
         "root_id": headers.get("root_id"),
         "parent_id": headers.get("parent_id"),
         "argsrepr": "()",
-        "kwargsrepr": f"{{{shown}}}" if public else shown,
+        "kwargsrepr": f"{{{names}}}" if public else names,
         "origin": headers.get("origin"),
         "ignore_result": True,
     }
@@ -54,10 +54,10 @@ def trimmed_headers(headers: Mapping[str, Any], body: Mapping[str, Any]) -> dict
 
 def _complaint_of_content(message: Message) -> str | None:
     if message.content_type != _JSON:
-        return f"the content type is {_shown(message.content_type)}: only {_JSON} is read"
+        return f"the content type is {shown(message.content_type)}: only {_JSON} is read"
     encoding = message.content_encoding or ""
     if encoding.lower() not in _ENCODINGS:
-        return f"the content encoding is {_shown(encoding)}: only utf-8 is read"
+        return f"the content encoding is {shown(encoding)}: only utf-8 is read"
     if len(message.body or "") > MAX_BODY_BYTES:
         return f"the body is larger than {MAX_BODY_BYTES} bytes"
     if message.errors:
@@ -70,12 +70,12 @@ def _complaint_of_headers(headers: Mapping[str, Any], known: Container[str]) -> 
     if not isinstance(task, str):
         return "the header task is missing: it is no Celery task message (protocol 2)"
     if not isinstance(task_id, str) or not is_uuid(task_id):
-        return f"the header id is {_shown(task_id)}: should be a UUID"
+        return f"the header id is {shown(task_id)}: should be a UUID"
     if task not in known:
-        return f"the task {_shown(task)} is not known on this queue"
+        return f"the task {shown(task)} is not known on this queue"
     for name in ("root_id", "parent_id", "kwargsrepr"):
         if not isinstance(headers.get(name), str | None):
-            return f"the header {name} is {_shown(headers[name])}: should be text"
+            return f"the header {name} is {shown(headers[name])}: should be text"
     return None
 
 
@@ -87,12 +87,12 @@ def _complaint_of_times(headers: Mapping[str, Any], now: datetime) -> str | None
         try:
             at = datetime.fromisoformat(written)
         except (TypeError, ValueError):
-            return f"the header {name} is {_shown(written)}: should be a time in ISO 8601"
+            return f"the header {name} is {shown(written)}: should be a time in ISO 8601"
         due = (at if at.tzinfo else at.replace(tzinfo=UTC)) > now
         if name == "eta" and due:
-            return f"it asks to wait until {_shown(written)}: send it when it is due"
+            return f"it asks to wait until {shown(written)}: send it when it is due"
         if name == "expires" and not due:
-            return f"it expired at {_shown(written)} before it was taken"
+            return f"it expired at {shown(written)} before it was taken"
     return None
 
 
@@ -113,7 +113,3 @@ def _complaint_of_body(message: Message) -> str | None:
     if not isinstance(callbacks, dict | None):
         return "its callbacks are no JSON object"
     return None
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value, default=str)[:80]

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from models.errors import Rejected
 from models.messages.versions import CONVERTERS, Converters, to_current
+from models.secrets import MASK, is_secret, shown
 
 M = TypeVar("M", bound="Message")
 
@@ -62,7 +63,10 @@ def parse(kind: type[M], body: Mapping[str, Any], converters: Converters = CONVE
 
 
 def rejected(error: ValidationError) -> Rejected:
-    """Return the first complaint of a validation as one line: field, value and rule."""
+    """Return the first complaint of a validation as one line: field, value and rule.
+
+    The values of secrets are masked: what is refused is logged, kept and answered.
+    """
     # Of a union's complaints the deepest is about the alternative that the sender meant.
     first = max(error.errors(include_url=False, include_context=False), key=_depth)
     field = ".".join(str(part) for part in first["loc"] if not _is_alternative(part)) or "message"
@@ -71,9 +75,15 @@ def rejected(error: ValidationError) -> Rejected:
         return Rejected(code, f"{field} is missing", key=field)
     if code == "field_unknown":
         return Rejected(code, f"{field} is not a known field", key=field)
-    value = json.dumps(first["input"], default=str)[:80]
+    value = _quoted(first)
     rule = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return Rejected(code, f"{field} is {value}: {rule}", key=field)
+
+
+def _quoted(complaint: ErrorDetails) -> str:
+    if any(is_secret(str(part)) for part in complaint["loc"]):
+        return MASK
+    return shown(complaint["input"])
 
 
 def _depth(complaint: ErrorDetails) -> int:

@@ -15,6 +15,7 @@ from models.ids import is_uuid
 from models.messages.base import Message, Versioned, parse
 from models.messages.catalogue import CATALOGUE, FlavorBody, ImageBody, Name
 from models.messages.versions import CONVERTERS, Converters
+from models.secrets import secret_fields
 
 MAX_COUNT = 1_000
 PREFIX = "conductor."
@@ -302,8 +303,17 @@ def parse_request(
     kinds: Mapping[str, type[Request]] = REQUESTS,
     converters: Converters = CONVERTERS,
 ) -> Request:
-    """Return the request that `task` and its keyword arguments mean; raise `Rejected`."""
+    """Return the request that `task` and its keyword arguments mean; raise `Rejected`.
+
+    So is a secret among what a request may name freely (`secret_refused`): its value would be
+    stored and sent on, so the guest has to fetch it by itself.
+    """
     kind = kinds.get(task)
     if kind is None:
         raise Rejected("task_unknown", f"{task} is not a known task name", key="task")
-    return parse(kind, body, converters)
+    request = parse(kind, body, converters)
+    secret = next(secret_fields(body), None)
+    if secret is not None:
+        message = f"{secret} is named like a secret: requests carry none, name where to fetch it"
+        raise Rejected("secret_refused", message, key=secret)
+    return request

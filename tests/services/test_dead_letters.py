@@ -129,3 +129,25 @@ def test_only_names_of_arguments_are_shown_of_a_request() -> None:
 def test_our_own_letters_say_themselves_what_is_shown() -> None:
     sent = {"task": "compute.spawn", "id": ID, "kwargsrepr": "spawn i on h1"}
     assert trimmed_headers(sent, {"token": {}})["kwargsrepr"] == "spawn i on h1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        task({"instance": {"name": "web", "admin_password": "canary-77"}}),
+        json.dumps({"admin_password": "canary-77"}),
+        '{"instance": {"admin_password": "canary-77", "na',
+        '"password=canary-77"',
+    ],
+)
+def test_secrets_are_masked_in_whatever_arrives(body: str) -> None:
+    shown = {"kwargsrepr": "{'user_data': 'canary-77'}", "authorization_token": "canary-77"}
+    headers = {"task": "conductor.build_instances", "id": ID, **shown, **died("conductor")}
+    letter = read_dead_letter(message(body, headers), NOW)
+    assert "canary-77" not in json.dumps([letter.body, letter.headers, letter.reason])
+    assert "***" in letter.body
+
+
+def test_json_without_secrets_is_kept_to_the_letter() -> None:
+    body = '{"a":  1}'
+    assert read_dead_letter(message(body, died("conductor")), NOW).body == body

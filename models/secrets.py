@@ -1,0 +1,120 @@
+"""Which fields hold secrets, told by their names, and how such values are written down: masked.
+
+No message of ours has a field for a secret: the guest or its host fetches its own. What a caller
+puts into a request all the same is masked before it is stored, answered, logged or shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+MASK: Final = "***"
+
+_DEEPEST: Final = 64
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SECRETS: Final = frozenset(
+    {
+        *("credential", "credentials", "passphrase", "passwd", "password", "passwords", "pwd"),
+        *("personality", "secret", "secrets", "token", "tokens", "userdata"),
+    }
+)
+_KEYS: Final = ("access", "api", "encryption", "master", "private", "secret", "signing")
+_PAIRS: Final = frozenset(
+    {
+        *(("user", "data"), ("admin", "pass"), ("db", "pass"), ("root", "pass")),
+        *(("key", "data"), ("key", "material"), ("auth", "header")),
+        *((kind, word) for kind in _KEYS for word in ("key", "keys")),
+    }
+)
+# What may follow the word that makes a field a secret without making it something else.
+_QUALIFIERS: Final = frozenset({"b", "base64", "hash", "pem", "plain", "string", "text", "value"})
+# Named by the field's vocabulary, whoever made them; everybody sees a flavor and an image.
+_PUBLIC: Final = frozenset({"extra_specs", "properties"})
+_ASK: Final = frozenset({"operation_id", "step", "attempt", "sequence"})
+
+# A name begins where no name goes on before it: else a long one would be read from each letter.
+_NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]++)\\?["']?\s*+[:=]\s*+""")
+# Of a list or an object the whole rest is the value: nothing says where it ends.
+_VALUE: Final = re.compile(
+    r"""[\[{].*|"(?:[^"\\]|\\.)*+"?|\\"(?:[^"\\]|\\[^"])*+(?:\\")?|'[^']*+'?"""
+    r"""|[^\s,;&{}\[\]"']++""",
+    re.DOTALL,
+)
+
+
+def is_secret(name: str) -> bool:
+    """Say whether a field of this name holds a secret.
+
+    Its last word says what a field is: `db_password` and `apiKey` are secrets, `token_ttl_s`,
+    `secret_ref` and `key_name` are about one.
+    """
+    words = [word.lower() for word in _WORDS.findall(name)]
+    while words and (words[-1] in _QUALIFIERS or words[-1].isdigit()):
+        words.pop()
+    return bool(words) and (words[-1] in _SECRETS or tuple(words[-2:]) in _PAIRS)
+
+
+def masked(value: Any) -> Any:
+    """Return JSON values with every secret in them masked; `value` itself stays as it is.
+
+    What is nested deeper than 64 levels is masked whole: nothing of ours is.
+    """
+    return _masked(value, secret=False, deep=0)
+
+
+def masked_text(text: str) -> str:
+    """Return text that is no JSON with what follows a secret's name masked, as well as can be."""
+    kept: list[str] = []
+    at = 0
+    for found in _NAMED.finditer(text):
+        if found.start() < at or not is_secret(found[1]):
+            continue
+        value = _VALUE.match(text, found.end())
+        if value is not None:
+            kept += text[at : found.end()], MASK
+            at = value.end()
+    return "".join((*kept, text[at:]))
+
+
+def shown(value: Any, most: int = 80) -> str:
+    """Return a value as a message to a person quotes it: JSON, masked, at most so many letters."""
+    safe = masked_text(value) if isinstance(value, str) else masked(value)
+    return json.dumps(safe, default=str)[:most]
+
+
+def secret_fields(value: Any, path: str = "") -> Iterator[str]:
+    """Return where secrets are in JSON values, as dotted paths."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            here = f"{path}.{name}" if path else str(name)
+            if is_secret(str(name)):
+                yield here
+            elif name not in _PUBLIC:
+                yield from secret_fields(each, here)
+    elif isinstance(value, list | tuple):
+        for place, each in enumerate(value):
+            yield from secret_fields(each, f"{path}.{place}")
+
+
+def _masked(value: Any, *, secret: bool, deep: int) -> Any:
+    if deep > _DEEPEST:
+        return MASK
+    if isinstance(value, Mapping):
+        return {
+            name: each
+            if name in _PUBLIC and not secret
+            else _masked(each, secret=_covers(secret, str(name), each), deep=deep + 1)
+            for name, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_masked(each, secret=secret, deep=deep + 1) for each in value]
+    return MASK if secret and value is not None else value
+
+
+def _covers(secret: bool, name: str, value: Any) -> bool:
+    """Say whether a field's value is a secret; the tokens of our own asks are none."""
+    ours = isinstance(value, Mapping) and value.keys() >= _ASK
+    return secret or (is_secret(name) and not ours)
