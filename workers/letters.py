@@ -26,6 +26,8 @@ from models.messages.letters import (
     Progress,
     Reply,
     Reservation,
+    answer_to,
+    said,
 )
 from workers.hypervisor.port import GuestDomain, Hypervisor
 from workers.journal.entries import token_key
@@ -50,29 +52,30 @@ class Guests:
 
 def reply_letter(reply: Reply) -> Letter:
     """Return the letter that carries an answer; the same answer always has the same letter id."""
-    operation_id = reply.token.operation_id
     name = f"{reply.sender}/{token_key(reply.token)}"
     return Letter(
         queue=REPORTS,
         task=REPLY,
         body=reply.to_json(),
         id=str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
-        root_id=operation_id,
-        parent_id=operation_id,
-        shown=f"{reply.token.step} {reply.outcome} on {reply.sender}",
+        shown=said(
+            outcome=reply.outcome,
+            step=reply.token.step,
+            host=reply.sender,
+            reason=(reply.error or {}).get("message"),
+        ),
+        **answer_to(reply.token),
     )
 
 
 def progress_letter(progress: Progress) -> Letter:
     """Return the letter that says how far a long action is."""
-    operation_id = progress.token.operation_id
     return Letter(
         queue=REPORTS,
         task=PROGRESS,
         body=progress.to_json(),
-        root_id=operation_id,
-        parent_id=operation_id,
-        shown=f"{progress.token.step} {progress.percent} % on {progress.sender}",
+        shown=said(percent=progress.percent, step=progress.token.step, host=progress.sender),
+        **answer_to(progress.token),
     )
 
 
@@ -93,13 +96,13 @@ def hello_letter(
         domains=guests.domains,
         accounting_degraded=guests.degraded,
     )
-    return _report(HELLO, hello, f"hello from {sender.host}")
+    return _report(HELLO, hello, said(host=sender.host, guests=len(guests.domains)))
 
 
 def heartbeat_letter(sender: Sender) -> Letter:
     """Return the letter that says that an agent lives."""
     beat = Heartbeat(host=sender.host, boot_id=sender.boot_id)
-    return _report(HEARTBEAT, beat, f"heartbeat of {sender.host}")
+    return _report(HEARTBEAT, beat, said(host=sender.host))
 
 
 def manifest_letter(sender: Sender, guests: Guests) -> Letter:
@@ -111,7 +114,7 @@ def manifest_letter(sender: Sender, guests: Guests) -> Letter:
         domains=guests.domains,
         accounting_degraded=guests.degraded,
     )
-    return _report(MANIFEST, manifest, f"{len(guests.domains)} guests on {sender.host}")
+    return _report(MANIFEST, manifest, said(host=sender.host, guests=len(guests.domains)))
 
 
 def guests_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from models.messages.letters import (
     SelectHosts,
     Token,
     instruction_letter,
+    said,
 )
 
 
@@ -97,15 +97,19 @@ def _ask_scheduler(
 ) -> OperationRecord:
     token = _token(record, fence=0)
     body = SelectHosts(token=token, wants=ask.wants, alternates=ask.alternates, ignored=ask.ignored)
-    name = f"{token.operation_id}/{token.step}/{token.sequence}"
     letter = Letter(
         queue=SCHEDULER,
         task=SELECT_HOSTS,
         body=body.to_json(),
-        id=str(uuid.uuid5(uuid.UUID(record.id), name)),
+        id=token.letter_id,
         root_id=record.root_id or record.id,
         parent_id=record.id,
-        shown=f"{len(ask.wants)} instances, attempt {record.attempt}",
+        shown=said(
+            instances=len(ask.wants),
+            instance_id=ask.wants[0].instance_id if len(ask.wants) == 1 else None,
+            attempt=record.attempt,
+            not_on=", ".join(ask.ignored),
+        ),
     )
     tell(scope.uow, record, record.step, f"asked the scheduler for {len(ask.wants)}")
     return _wait(scope, record, letter, {})
@@ -118,6 +122,7 @@ def _token(record: OperationRecord, fence: int) -> Token:
         attempt=record.attempt,
         sequence=record.sequence + 1,
         fence=fence,
+        root_id=record.root_id if record.root_id != record.id else None,
     )
 
 

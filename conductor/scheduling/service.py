@@ -37,6 +37,8 @@ from models.messages.letters import (
     Selected,
     SelectHosts,
     Want,
+    answer_to,
+    said,
 )
 
 
@@ -216,18 +218,18 @@ def _reply_letter(message: SelectHosts, decisions: Sequence[Decision]) -> Letter
             for each in decisions
         ]
         reply = Reply(token=token, sender=SCHEDULER, outcome="done", result={"selected": selected})
-        shown = f"hosts for {len(selected)} instances"
+        hosts = dict.fromkeys(each.host for each in decisions)
+        shown = said(outcome="done", instances=len(selected), hosts=", ".join(map(str, hosts)))
     else:
         error = refused.detail["error"]
         reply = Reply(token=token, sender=SCHEDULER, outcome="failed", error=error)
-        shown = f"no host: {error['message']}"
+        shown = said(outcome="failed", reason=error["message"])
     name = f"{token.operation_id}/{token.sequence}/reply"
     return Letter(
         queue=REPORTS,
         task=REPLY,
         body=reply.to_json(),
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, name)),
-        root_id=token.operation_id,
-        parent_id=token.operation_id,
         shown=shown,
+        **answer_to(token),
     )

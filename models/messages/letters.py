@@ -23,6 +23,7 @@ REPLY, HELLO, HEARTBEAT, MANIFEST = (
     "reports.manifest",
 )
 COMPUTE = "compute."
+_SAID_MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Letter:
     """A message on its way: queue, task name, JSON body, and the ids that link it to its operation.
 
     `id` is deterministic for asks (same token, same id), so that a letter sent twice is
-    recognised wherever ids are; `shown` is what Flower prints instead of the arguments.
+    recognised wherever ids are; `shown` is what Flower prints instead of the arguments (`said`).
     """
 
     queue: str
@@ -47,7 +48,8 @@ class Token(Message):
 
     `sequence` grows with every ask of the operation: only the newest is answered.
     `fence` grows with every instruction for the instance, across operations: a worker
-    refuses what is older than the newest it has seen.
+    refuses what is older than the newest it has seen. `root_id` is the request's operation
+    where that is another one; it only links what is shown.
     """
 
     operation_id: str
@@ -55,6 +57,13 @@ class Token(Message):
     attempt: int
     sequence: int
     fence: int = 0
+    root_id: str | None = None
+
+    @property
+    def letter_id(self) -> str:
+        """The id of the letter that carries the ask: same token, same letter."""
+        name = f"{self.operation_id}/{self.step}/{self.sequence}"
+        return str(uuid.uuid5(uuid.UUID(self.operation_id), name))
 
 
 class Instruction(Versioned):
@@ -211,13 +220,29 @@ class Selected(Message):
 def instruction_letter(host: str, instruction: Instruction, root_id: str) -> Letter:
     """Return the letter that carries an instruction to its host; same token, same letter id."""
     token = instruction.token
-    name = f"{token.operation_id}/{token.step}/{token.sequence}"
     return Letter(
         queue=compute_queue(host),
         task=COMPUTE + instruction.verb,
         body=instruction.to_json(),
-        id=str(uuid.uuid5(uuid.UUID(token.operation_id), name)),
+        id=token.letter_id,
         root_id=root_id,
         parent_id=token.operation_id,
-        shown=f"{instruction.verb} {instruction.instance_id} on {host}",
+        shown=said(
+            instance_id=instruction.instance_id, host=host, step=token.step, attempt=token.attempt
+        ),
     )
+
+
+def answer_to(token: Token) -> dict[str, str]:
+    """Return the ids that link a letter to the ask that it answers, and to the request behind."""
+    return {"root_id": token.root_id or token.operation_id, "parent_id": token.letter_id}
+
+
+def said(**fields: Any) -> str:
+    """Return what stands for a letter's arguments where people look, without what is absent.
+
+    Written as Python writes a dictionary, which is what Flower can search by field; long text
+    is cut after 200 letters.
+    """
+    told = {name: value for name, value in fields.items() if value not in (None, "")}
+    return repr({n: v[:_SAID_MOST] if isinstance(v, str) else v for n, v in told.items()})

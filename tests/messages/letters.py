@@ -8,12 +8,14 @@ from typing import Any
 from models.messages.examples import EXAMPLES, INSTANCE_ID, OPERATION_ID
 from models.messages.schema import INTERNAL, PUBLIC
 
+REQUEST_ID = "5f0d3c1e-8b1d-4c57-9f0e-2f6b8c1d7a10"
 _TOKEN = {
     "operation_id": OPERATION_ID,
     "step": "spawn",
     "attempt": 1,
     "sequence": 3,
     "fence": 7,
+    "root_id": REQUEST_ID,
 }
 _PLACEMENT = {
     "cells": [

@@ -56,7 +56,10 @@ def test_a_reply_letter_is_the_same_letter_however_often_it_is_sent() -> None:
     agent.receive(instruction("spawn"))
     first, again = (each for each in world.mailbox.letters if each.task == REPLY)
     assert first == again
-    assert first.root_id == first.parent_id == operation_of(VM)
+    assert (first.root_id, first.parent_id) == (
+        operation_of(VM),
+        instruction("spawn").token.letter_id,
+    )
     assert str(uuid.UUID(first.id)) == first.id
 
 
