@@ -87,7 +87,7 @@ def _check_complete(nodes: int, maps: NumaMaps) -> None:
     for listing in (maps.cpus, maps.memory_mib):
         if len(listing) > nodes:
             key = listing[nodes][0]
-            rule = f"the guest has {nodes} NUMA cells, counted from 0"
+            rule = f"guest NUMA cells are numbered 0 to {nodes - 1}, whatever the host's ids"
             raise Rejected("numa_map_out_of_range", f"{key} is refused: {rule}", key=key)
     if not len(maps.cpus) == len(maps.memory_mib) == nodes:
         key = entries[-1][0]

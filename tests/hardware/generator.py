@@ -12,14 +12,37 @@ PHYSNETS = ("red", "blue", "green")
 
 
 def random_case(dice: Random) -> Json:
-    """Return a case of the contract with a ready guest; one in eight is all about affinity."""
-    return _affine_case(dice) if dice.random() < 0.125 else _any_case(dice)
+    """Return a case of the contract with a ready guest; one in seven is all about affinity."""
+    kind = dice.random()
+    if kind < 0.02:
+        return _tight_case(dice)
+    return _affine_case(dice) if kind < 0.145 else _any_case(dice)
 
 
-def _affine_case(dice: Random) -> Json:
+def _tight_case(dice: Random) -> Json:
+    """Return an affine case that asks for just what some cells have, or for a little more."""
+    case = _affine_case(dice, dice.choice([5, 6]))
+    pools = case["host"]["pci_pools"] + [_pool(dice, case["host"]["cells"]) for _ in range(4)]
+    case["host"]["pci_pools"] = pools
+    cells = case["host"]["cells"]
+    near = {cell["id"] for cell in dice.sample(cells, len(case["guest"]["cells"]))}
+    for request in case["pci_requests"]:
+        product = dice.choice("ab")
+        there = sum(
+            pool["count"]
+            for pool in pools
+            if pool["numa_node"] in near and pool["product_id"] == product
+        )
+        request["count"] = max(1, there // dice.choice([1, 1, 2]) + dice.choice([0, 0, 1]))
+        request["spec"] = [{"product_id": product}]
+        request["numa_policy"] = dice.choice(["required", "required", "socket", "legacy"])
+    return case
+
+
+def _affine_case(dice: Random, count: int | None = None) -> Json:
     """Return a roomy host whose networks and devices are what decides."""
     cells = []
-    for place, number in enumerate(dice.sample(range(8), dice.choice([3, 4, 4, 5]))):
+    for place, number in enumerate(dice.sample(range(8), count or dice.choice([3, 4, 4, 5]))):
         cpus = list(range(place * 4, place * 4 + 4))
         cell = _host_cell(dice, number, (cpus, [], cpus), 1, pools=False)
         cell.update({"memory": 8, "memory_usage": dice.choice([0, 0, 4, 7])})

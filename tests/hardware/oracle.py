@@ -214,17 +214,20 @@ def _place_allowed(
     return policy == "socket" and node in sockets and sockets[node] in near
 
 
-def _hand_out(singles: list[list[int]], left: list[int]) -> bool:
-    if not singles:
-        return True
-    tried = set()
-    for pool in singles[0]:
-        if left[pool] and pool not in tried:
-            tried.add(pool)
-            remaining = [count - (index == pool) for index, count in enumerate(left)]
-            if _hand_out(singles[1:], remaining):
-                return True
-    return False
+def _hand_out(singles: list[list[int]], counts: list[int]) -> bool:
+    """Say whether every single device can come from a pool of its own choice.
+
+    All that the devices so far may have left of the pools is followed, one device at a time.
+    """
+    left = {tuple(counts)}
+    for usable in singles:
+        left = {
+            tuple(count - (index == pool) for index, count in enumerate(each))
+            for each in left
+            for pool in usable
+            if each[pool]
+        }
+    return bool(left)
 
 
 def violations(case: Json, placement: Json, host_after: Json) -> list[str]:

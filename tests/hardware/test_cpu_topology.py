@@ -134,7 +134,7 @@ def test_the_best_topology_is_the_first_of_all_in_order(
     vcpus: int, wanted: Parts, most: Parts, threads: bool
 ) -> None:
     most = tuple(n or UNLIMITED for n in most)  # type: ignore[assignment]  # three they stay
-    counts = range(1, vcpus + 1)
+    counts = [n for n in range(1, vcpus + 1) if vcpus % n == 0]
     every = [
         (s, c, t)
         for s, c, t in product(counts, counts, counts if threads else [1])

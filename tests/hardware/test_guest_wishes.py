@@ -169,6 +169,11 @@ def test_mixed_guests_have_dedicated_vcpus_by_mask_or_by_realtime(
     assert sorted(shared + pinned) == [0, 1, 2, 3]
 
 
+def test_a_mixed_guest_may_be_realtime_throughout_with_an_emulator_policy() -> None:
+    specs = {**MIXED, "hw:cpu_realtime": "1", "hw:emulator_threads_policy": "share"}
+    assert shares(topology(specs)) == [((), (0, 1, 2, 3), 4096)]
+
+
 def test_the_images_realtime_mask_beats_the_flavors() -> None:
     """Check H9."""
     specs = {**MIXED, "hw:cpu_realtime": "true", "hw:cpu_realtime_mask": "^0"}

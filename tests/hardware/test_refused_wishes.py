@@ -77,6 +77,16 @@ REJECTIONS: list[tuple[str, str, Specs, Properties]] = [
         {"traits_required": ["HW_CPU_HYPERTHREADING"]},
     ),
     (
+        "hyperthreading_trait_conflict",
+        "trait:HW_CPU_HYPERTHREADING",
+        {
+            **PINNED,
+            "trait1:HW_CPU_HYPERTHREADING": "forbidden",
+            "trait:HW_CPU_HYPERTHREADING": "required",
+        },
+        {},
+    ),
+    (
         "trait_invalid",
         "trait:HW_CPU_HYPERTHREADING",
         {**PINNED, "trait:HW_CPU_HYPERTHREADING": "maybe"},
@@ -104,6 +114,12 @@ REJECTIONS: list[tuple[str, str, Specs, Properties]] = [
     ),
     ("cpu_resources_invalid", "resources:PCPU", {"resources:PCPU": "-4"}, {}),
     ("cpu_resources_invalid", "resources:VCPU", {"resources:VCPU": "many"}, {}),
+    (
+        "cpu_thread_policy_needs_dedicated",
+        "hw_cpu_thread_policy",
+        {"resources:VCPU": "4"},
+        {"hw_cpu_thread_policy": "require"},
+    ),
     (
         "emulator_threads_policy_invalid",
         "hw:emulator_threads_policy",
@@ -188,6 +204,7 @@ REJECTIONS: list[tuple[str, str, Specs, Properties]] = [
     ("numa_nodes_invalid", "hw:numa_nodes", {"hw:numa_nodes": "-1"}, {}),
     ("numa_nodes_invalid", "hw:numa_nodes", {"hw:numa_nodes": "two"}, {}),
     ("numa_nodes_invalid", "hw_numa_nodes", {}, {"hw_numa_nodes": 0}),
+    ("numa_nodes_invalid", "hw:numa_nodes", {"hw:numa_nodes": "257"}, {}),
     ("numa_nodes_conflict", "hw:numa_nodes", TWO_NODES, {"hw_numa_nodes": 2}),
     ("numa_asymmetric", "hw:numa_nodes", {"hw:numa_nodes": "3"}, {}),
     ("numa_asymmetric", "hw_numa_nodes", {}, {"hw_numa_nodes": "8"}),
