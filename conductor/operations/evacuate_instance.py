@@ -13,6 +13,7 @@ from conductor.operations.definition import NewOperation, Operation, Outcome
 from conductor.operations.moves import Move, Plan
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json
+from models.errors import Rejected
 from models.lifecycle import InstanceState, MigrationKind, MigrationState
 from models.messages.requests import EvacuateInstance
 
@@ -23,12 +24,14 @@ _STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.ERROR)
 
 @evacuate_instance.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
-    """Its host must be down; a named target known and another one."""
+    """Its host must be down; a named target known and another one; force needs a target."""
     request = cast(EvacuateInstance, new.request)
     instance = moves.movable(new, uow, _STATES)
     moves.check_source(instance, uow, alive=False)
     moves.check_target(instance, request.host, uow, same=False)
-    plan = Plan(MigrationKind.EVACUATION, instance.flavor, request.host)
+    if request.force and request.host is None:
+        raise Rejected("host_missing", "host is missing: force needs one to go to", key="host")
+    plan = Plan(MigrationKind.EVACUATION, instance.flavor, request.host, force=request.force)
     return moves.begin(new, uow, instance, plan)
 
 

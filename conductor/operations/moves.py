@@ -47,16 +47,18 @@ class Move:
     migration_id: str
     alternates: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked of a move, before anything is held."""
+    """What is asked of a move, before anything is held; `force` skips all rules but room."""
 
     kind: MigrationKind
     flavor: Flavor
     host: str | None = None
     same_host: bool = False
+    force: bool = False
 
 
 def movable(new: NewOperation, uow: UnitOfWork, states: Iterable[InstanceState]) -> Instance:
@@ -123,7 +125,7 @@ def begin(new: NewOperation, uow: UnitOfWork, instance: Instance, plan: Plan) ->
     )
     uow.migrations.add(migration)
     uow.instances.save(replace(instance, task_state=_TASKS[plan.kind], updated_at=uow.now))
-    return Move(instance.id, migration.id)
+    return Move(instance.id, migration.id, force=plan.force)
 
 
 def of(move: Move, uow: UnitOfWork) -> Migration:
@@ -169,6 +171,7 @@ def ask_for_target(move: Move, uow: UnitOfWork) -> AskScheduler[Move]:
         instance_id=move.instance_id,
         operation_id=migration.operation_id,
         migration_id=migration.id,
+        force=move.force,
     )
     elsewhere = () if migration.same_host else (migration.source,)
     return AskScheduler(
@@ -218,10 +221,17 @@ def switch(move: Move, uow: UnitOfWork) -> Migration:
             host=migration.target,
             placement=migration.target_placement,
             flavor=migration.target_flavor,
+            availability_zone=zone_of(migration.target, uow),
             updated_at=uow.now,
         )
     )
     return save(uow, migration, switched=True)
+
+
+def zone_of(host: str | None, uow: UnitOfWork) -> str | None:
+    """Return the availability zone of a host, the first by name where it is in several."""
+    zones = uow.catalogue.where(kind="zone")
+    return min((each.name for each in zones if host in each.body.get("hosts", ())), default=None)
 
 
 def give_up_source(move: Move, uow: UnitOfWork, state: MigrationState) -> Migration:

@@ -62,6 +62,7 @@ def switch_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
             host=migration.source,
             placement=migration.source_placement,
             flavor=migration.source_flavor,
+            availability_zone=moves.zone_of(migration.source, uow),
             updated_at=uow.now,
         )
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 from typing import Final
 
 import os_resource_classes
@@ -93,20 +91,19 @@ def inventory_of(
 
 
 def capacity(inventory: Inventory) -> int:
-    """Return how much can be claimed in all: (total - reserved) * ratio, rounded down.
-
-    The ratio counts as the decimal number it is written as: 100 at 1.15 are 115, which
-    binary floating point makes 114.
-    """
-    return _capacity(inventory.total - inventory.reserved, inventory.ratio)
+    """Return how much can be claimed in all: (total - reserved) * ratio, rounded down."""
+    return inventory.capacity
 
 
 def room(host: Host, asked: Mapping[str, int]) -> Shortage | None:
-    """Return the first class of which the host has too little for `asked`, or nothing."""
+    """Return the first class of which the host has too little for `asked`, or nothing.
+
+    One guest never gets more than the host has of its own, whatever the ratio.
+    """
     for name, amount in asked.items():
-        left = left_of(host, name)
-        if amount > left:
-            return Shortage(name, amount, max(0, left))
+        have = min(left_of(host, name), most_of(host, name))
+        if amount > have:
+            return Shortage(name, amount, max(0, have))
     return None
 
 
@@ -118,9 +115,10 @@ def left_of(host: Host, resource_class: str) -> int:
     return capacity(inventory) - host.used.get(resource_class, 0)
 
 
-@lru_cache(maxsize=4096)
-def _capacity(amount: int, ratio: float) -> int:
-    return max(0, int(amount * Fraction(repr(ratio))))
+def most_of(host: Host, resource_class: str) -> int:
+    """Return what one guest can have of a class on this host, were it empty."""
+    inventory = host.inventory.get(resource_class)
+    return 0 if inventory is None else inventory.most
 
 
 def _cpus(flavor: Flavor, guest: GuestTopology | None) -> tuple[int, int]:

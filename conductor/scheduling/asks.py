@@ -83,7 +83,7 @@ class Demands:
         self._message = message
         self._rules: dict[str, GroupRule] = {}
 
-    def of(self, instance: Instance) -> Demand:
+    def of(self, instance: Instance, *, forced: bool = False) -> Demand:
         """Return the instance's demand; raise `Rejected` where it contradicts itself.
 
         Raises `Broken` for an instance that holds a host already: nobody may hold two.
@@ -99,6 +99,7 @@ class Demands:
             frozenset(self._message.ignored),
             {other.id: other.host for other in others},
             self._rule(instance),
+            forced,
         )
         return demand_of(instance, around)
 

@@ -101,7 +101,7 @@ def _filtered(
 ) -> tuple[Mask, list[Removal]]:
     alive = np.ones(len(fleet), np.bool_)
     removals = []
-    for each in settings.filters:
+    for each in settings.filters_for(demand):
         for check in each(demand, fleet):
             out = alive & ~check.passed
             if out.any():

@@ -149,6 +149,6 @@ def _hard_rule(demand: Demand) -> GroupRule | None:
 
 
 def _takes(host: Host, demand: Demand) -> bool:
-    """Say whether a host read anew is still in service and has the amounts."""
+    """Say whether a host read anew is still in service, or forced, and has the amounts."""
     in_service = host.enabled and not host.forced_down and host.degraded is None
-    return in_service and room(host, demand.shape.amounts) is None
+    return (in_service or demand.forced) and room(host, demand.shape.amounts) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from conductor.placement.resources import capacity, left_of
+from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.demand import Shape
 from conductor.scheduling.fleet import HostColumn
 from conductor.store.records import Host
@@ -59,6 +59,16 @@ def capacity_column(resource_class: str) -> HostColumn:
         return 0 if inventory is None else capacity(inventory)
 
     return whole
+
+
+@lru_cache(maxsize=256)
+def most_column(resource_class: str) -> HostColumn:
+    """Return the column of what one guest can have of a class, were the host empty."""
+
+    def most(host: Host) -> int:
+        return most_of(host, resource_class)
+
+    return most
 
 
 def free_cpus(cell: HostCell) -> int:

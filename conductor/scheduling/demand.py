@@ -48,7 +48,8 @@ class Demand:
     """What an instance asks of its host.
 
     `host` and `zone` are the only ones allowed where named; `preferred` hosts come first,
-    in their order; `ignored` were tried and refused. `beside` and `apart` are hosts.
+    in their order; `ignored` were tried and refused. `beside` and `apart` are hosts. One that is
+    `forced` has no rule about hosts left but what is physical.
     """
 
     instance_id: str
@@ -60,6 +61,7 @@ class Demand:
     beside: frozenset[str] | None = None
     apart: frozenset[str] = frozenset()
     group: GroupRule | None = None
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Surroundings:
     ignored: frozenset[str] = frozenset()
     host_of: Mapping[str, str | None] = field(default_factory=dict)
     group: GroupRule | None = None
+    forced: bool = False
 
 
 def demand_of(instance: Instance, around: Surroundings) -> Demand:
@@ -88,7 +91,8 @@ def demand_of(instance: Instance, around: Surroundings) -> Demand:
         ignored=around.ignored,
         beside=beside or None,
         apart=_hosts(hints.apart_from, around.host_of),
-        group=around.group,
+        group=None if around.forced else around.group,
+        forced=around.forced,
     )
 
 

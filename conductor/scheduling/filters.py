@@ -21,6 +21,7 @@ from conductor.scheduling.columns import (
     is_enabled,
     is_forced_down,
     left_column,
+    most_column,
 )
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import NO_PLACE, Fleet, Mask, Numbers
@@ -103,17 +104,24 @@ def in_group(demand: Demand, fleet: Fleet) -> Iterator[Check]:
 
 
 def has_amounts(demand: Demand, fleet: Fleet) -> Iterator[Check]:
-    """Room for every amount: used + asked <= (total - reserved) * ratio."""
+    """Room for every amount: used + asked <= (total - reserved) * ratio.
+
+    And one guest is never larger than the host itself, however often its CPUs are shared.
+    """
     for name, amount in demand.shape.amounts.items():
-        left = fleet.column(left_column(name))
-        what = f"free {_NAMES.get(name, name)}"
+        left, most = fleet.column(left_column(name)), fleet.column(most_column(name))
+        what, unit = _NAMES.get(name, name), _UNITS.get(name, "")
         yield Check(
             f"no_room_{name.lower()}",
-            (f"lacks {what}", f"lack {what}"),
+            (f"lacks free {what}", f"lack free {what}"),
             left >= amount,
             amount,
             partial(_not_negative, left),
-            _UNITS.get(name, ""),
+            unit,
+        )
+        smaller = (f"is too small in {what}", f"are too small in {what}")
+        yield Check(
+            f"too_small_{name.lower()}", smaller, most >= amount, amount, partial(_same, most), unit
         )
 
 
@@ -152,9 +160,16 @@ DEFAULT_FILTERS: tuple[Filter, ...] = (
     has_numa_cells,
 )
 
+PHYSICAL: frozenset[Filter] = frozenset({named, has_amounts, has_numa_cells})
+"""What even a forced demand is held to: the host that was named, and its room."""
+
 
 def _not_negative(left: Numbers) -> Numbers:
     return np.maximum(left, 0)
+
+
+def _same(most: Numbers) -> Numbers:
+    return most
 
 
 def _in_cells(what: str, values: Numbers, needs: list[int], unit: str = "") -> Check:

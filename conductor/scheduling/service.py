@@ -119,7 +119,7 @@ class Scheduler:
         selections: list[Selection] = []
         with self._view.fleet.rehearsal():
             for want in wanted:
-                chosen = self._choose(demands, instances[want.instance_id])
+                chosen = self._choose(demands, instances[want.instance_id], want)
                 if not isinstance(chosen, Selection):
                     return Plan(wanted, refusal=_refusal(want, chosen, len(selections), wanted))
                 selections.append(chosen)
@@ -128,9 +128,11 @@ class Scheduler:
                     self._view.fleet.put(_with(chosen, uow.now))
         return Plan(wanted, tuple(selections))
 
-    def _choose(self, demands: Demands, instance: Instance) -> Selection | NoHost | ConductorError:
+    def _choose(
+        self, demands: Demands, instance: Instance, want: Want
+    ) -> Selection | NoHost | ConductorError:
         try:
-            demand = demands.of(instance)
+            demand = demands.of(instance, forced=want.force)
         except (Rejected, Broken) as error:
             return error
         self._view.fleet.habits.note_asked(demand.shape)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conductor.scheduling.checks import Filter
-from conductor.scheduling.filters import DEFAULT_FILTERS
+from conductor.scheduling.demand import Demand
+from conductor.scheduling.filters import DEFAULT_FILTERS, PHYSICAL
 from conductor.scheduling.weighers import PACK, SPREAD, Weigher
 
 
@@ -32,6 +33,12 @@ class SchedulingSettings:
     def pack(self) -> bool:
         """Whether used hosts and NUMA cells come before empty ones."""
         return self.strategy == "pack"
+
+    def filters_for(self, demand: Demand) -> tuple[Filter, ...]:
+        """The filters in force for a demand: of a forced one, the physical ones."""
+        if demand.forced:
+            return tuple(each for each in self.filters if each in PHYSICAL)
+        return self.filters
 
     @property
     def weights(self) -> tuple[tuple[Weigher, float], ...]:

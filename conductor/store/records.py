@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from models.hardware.flavor import Flavor
@@ -141,8 +143,22 @@ class Inventory:
 
     @property
     def capacity(self) -> int:
-        """What can be claimed in all, never negative."""
-        return max(0, int((self.total - self.reserved) * self.ratio))
+        """What can be claimed in all, rounded down, never negative.
+
+        The ratio counts as the decimal number it is written as: 100 at 1.15 are 115, which
+        binary floating point makes 114.
+        """
+        return _times(self.total - self.reserved, self.ratio)
+
+    @property
+    def most(self) -> int:
+        """What one guest can have at most: a ratio lets many share, it makes no host larger."""
+        return min(self.capacity, max(0, self.total - self.reserved))
+
+
+@lru_cache(maxsize=4096)
+def _times(amount: int, ratio: float) -> int:
+    return max(0, int(amount * Fraction(repr(ratio))))
 
 
 @dataclass(frozen=True, slots=True)

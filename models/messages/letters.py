@@ -63,7 +63,7 @@ class Token(Message):
     def letter_id(self) -> str:
         """The id of the letter that carries the ask: same token, same letter."""
         name = f"{self.operation_id}/{self.step}/{self.sequence}"
-        return str(uuid.uuid5(uuid.UUID(self.operation_id), name))
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
 
 
 class Instruction(Versioned):
@@ -187,12 +187,14 @@ class Want(Message):
     """One instance that needs a host; part of `SelectHosts`.
 
     With `migration_id` the target of that migration is sought, with its flavor; the claim is
-    then written into the migration and the instance stays where it is.
+    then written into the migration and the instance stays where it is. `force` skips every rule
+    about hosts but what is physical: there has to be room.
     """
 
     instance_id: str
     operation_id: str
     migration_id: str | None = None
+    force: bool = False
 
 
 class SelectHosts(Versioned):

@@ -200,7 +200,7 @@ class EvacuateInstance(InstanceRequest):
 
     host: TargetHost = None
     force: Annotated[
-        bool, Field(description="Changes nothing yet: what does not fit is refused all the same.")
+        bool, Field(description="Skip every rule about hosts but their room; needs `host`.")
     ] = False
 
 

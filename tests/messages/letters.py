@@ -86,6 +86,7 @@ LETTERS: Mapping[str, dict[str, Any]] = {
                 "instance_id": INSTANCE_ID,
                 "operation_id": OPERATION_ID,
                 "migration_id": "0c6c8b1e-8d69-4d2c-9a60-3b1f6d0e2a77",
+                "force": False,
             }
         ],
         "alternates": ["rack1-08"],

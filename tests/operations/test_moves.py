@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conductor import hosts
+from conductor.store.records import CatalogueEntry
 from models.ids import InstanceId
 from models.lifecycle import InstanceState, MigrationState, OperationState, PowerState
 from tests.operations.audit import check_at_any_time, check_at_rest
@@ -91,6 +92,20 @@ def test_confirming_gives_the_source_back_and_reverting_the_target() -> None:
         assert world.host(home).used["PCPU"] == instance.flavor.vcpus
         assert not world.host(away).used.get("PCPU")
         check_at_rest(world)
+
+
+def test_the_availability_zone_follows_the_instance_there_and_back() -> None:
+    for verb, zone in (("confirm_resize", "west"), ("revert_resize", "east")):
+        world = World(hosts=2)
+        with world.store.begin() as uow:
+            for name, host in (("east", "host-0"), ("west", "host-1")):
+                body = {"name": name, "hosts": [host]}
+                uow.catalogue.put(CatalogueEntry("zone", name, body, uow.now))
+        instance_id = built(world, PINNED, host="host-0")
+        ask(world, "migrate_instance", instance_id)
+        assert world.instance_by_id(instance_id).availability_zone == "west"
+        ask(world, verb, instance_id)
+        assert world.instance_by_id(instance_id).availability_zone == zone
 
 
 @pytest.mark.parametrize("verb", ["confirm_resize", "revert_resize"])
@@ -233,6 +248,38 @@ def test_an_instance_on_a_living_host_is_not_evacuated() -> None:
     instance_id = built(world, PINNED, host="host-0")
     operation = ask(world, "evacuate_instance", instance_id)
     assert error_code(world, operation) == "host_up"
+
+
+def test_a_forced_evacuation_skips_the_rules_about_hosts_but_not_their_room() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, WHOLE, host="host-0")
+    world.kill_host("host-0")
+    with world.store.begin() as uow:
+        hosts.force_down(uow, "host-0", None)
+        hosts.set_enabled(uow, "host-1", enabled=False, reason="kept empty")
+    obeying = ask(world, "evacuate_instance", instance_id, host="host-1")
+    assert "1 is disabled" in str(world.operation(obeying).error)
+    homeless = ask(world, "evacuate_instance", instance_id, force=True)
+    assert error_code(world, homeless) == "host_missing"
+    forced = ask(world, "evacuate_instance", instance_id, host="host-1", force=True)
+    assert world.ended(forced) is OperationState.SUCCEEDED
+    assert world.host("host-1").used["PCPU"] == 4
+    world.restart_host("host-0")
+    world.run_out()
+    check_at_rest(world)
+
+
+def test_a_forced_evacuation_to_a_full_host_is_refused() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, WHOLE, host="host-0")
+    built(world, PINNED, host="host-1")
+    world.kill_host("host-0")
+    with world.store.begin() as uow:
+        hosts.force_down(uow, "host-0", None)
+    forced = ask(world, "evacuate_instance", instance_id, host="host-1", force=True)
+    assert error_code(world, forced) == "no_valid_host"
+    assert world.instance_by_id(instance_id).host == "host-0"
+    check_at_rest(world)
 
 
 def test_a_rebuild_changes_the_image_in_place_on_a_full_host() -> None:

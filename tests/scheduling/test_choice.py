@@ -68,6 +68,15 @@ def test_the_disk_of_a_flavor_is_named_as_the_cause() -> None:
     assert line == "2 hosts: 2 lack free disk (need 100 GiB, best 80 GiB on b)"
 
 
+def test_no_ratio_makes_a_host_larger_than_it_is_for_one_guest() -> None:
+    world = World()
+    world.add_hosts(host("a", cells=1, shared=4), host("b", cells=1, shared=6))
+    line = refusal(world.build(flavor(vcpus=8)))
+    assert line == "2 hosts: 2 are too small in shared CPUs (need 8, best 6 on b)"
+    assert chosen(world.build(flavor(vcpus=6))) == ["b"]
+    assert chosen(world.build(flavor(vcpus=6))) == ["b"]
+
+
 @pytest.mark.parametrize("wanted", [flavor(), pinned(), pinned(**{"hw:numa_nodes": "2"})])
 @pytest.mark.parametrize("strategy", ["spread", "pack"])
 def test_a_fleet_without_hosts_says_so(wanted: Flavor, strategy: Literal["spread", "pack"]) -> None:

@@ -220,8 +220,8 @@ def test_amounts_that_others_took_are_not_taken_again_from_an_old_view() -> None
     world.add_hosts(host("a", cells=1, shared=1), host("b", cells=1, shared=1))
     world.build(flavor(vcpus=1, memory_mib=64), host="a")
     other = Scheduler(world.store)
-    for name in ("a", "b"):
-        other.handle(world.ask(world.add_instance(flavor(vcpus=3, memory_mib=64), host=name)))
+    for name in ("a", "b") * 3:
+        other.handle(world.ask(world.add_instance(flavor(vcpus=1, memory_mib=64), host=name)))
     assert chosen(world.build(flavor(vcpus=1, memory_mib=64))) == ["b"]
     line = refusal(world.build(flavor(vcpus=1, memory_mib=64)))
     assert line == "2 hosts: 2 lack free shared CPUs (need 1, best 0 on a)"
