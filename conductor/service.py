@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,15 +16,16 @@ from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.engine import Engine
 from conductor.outbox import Outbox
 from conductor.placement.resources import Ratios
+from conductor.sight import Sight, sight_of
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import DeadLetter, Heartbeat, OperationRecord
+from conductor.store.records import DeadLetter, Heartbeat, Json
 from models.errors import ConductorError, Conflict, Rejected, Unreachable
 from models.ids import is_uuid
-from models.lifecycle import MigrationState
+from models.lifecycle import MigrationState, OperationState
 from models.messages.answers import refusal_letter
 from models.messages.base import parse
 from models.messages.carrier import Carrier
-from models.messages.letters import CONDUCTOR, Hello, Manifest, Progress, Reply
+from models.messages.letters import CONDUCTOR, SCHEDULER, Hello, Manifest, Progress, Reply
 from models.messages.letters import Heartbeat as HeartbeatMessage
 from models.messages.requests import REQUESTS, ConfirmResize
 from models.messages.versions import newer
@@ -62,7 +63,7 @@ class ConductorService:
         carrier: Carrier,
         engine: Engine,
         settings: ServiceSettings | None = None,
-        on_change: Callable[[OperationRecord], None] | None = None,
+        on_change: Callable[[Sight], None] | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -87,18 +88,21 @@ class ConductorService:
             return self._refuse(Incoming(operation_id, task, dict(body), reply_to), error)
         incoming = Incoming(operation_id.lower(), task, dict(body), reply_to)
         try:
-            ready = self.outbox.run(partial(self._accept, incoming))
+            ready = self._move(incoming.id, partial(self._accept, incoming))
         except Rejected as error:
             return self._refuse(incoming, error)
-        self._shown(incoming.id)
-        self.drive(ready)
+        # Others than itself are those that it overtakes.
+        self._interrupt([id_ for id_ in ready if id_ != incoming.id])
+        self.drive([id_ for id_ in ready if id_ == incoming.id])
         return None
 
     def handle_reply(self, body: Mapping[str, Any]) -> None:
         """Apply a reply of the scheduler or of a host; stale ones change nothing."""
         reply = parse(Reply, body)
-        ready = self.outbox.run(lambda uow: self._engine.reply(uow, reply))
-        self._shown(reply.token.operation_id)
+        claimed = reply.sender == SCHEDULER and reply.outcome == "done"
+        ready = self._move(
+            reply.token.operation_id, lambda uow: self._engine.reply(uow, reply), claimed=claimed
+        )
         self.drive(ready)
 
     def handle_hello(self, body: Mapping[str, Any]) -> None:
@@ -119,7 +123,12 @@ class ConductorService:
     def handle_progress(self, body: Mapping[str, Any]) -> None:
         """Note how far a copy is; nothing is decided by it."""
         progress = parse(Progress, body)
-        self.outbox.run(lambda uow: hosts.note_progress(uow, progress))
+
+        def note(uow: UnitOfWork) -> list[str]:
+            hosts.note_progress(uow, progress)
+            return []
+
+        self._move(progress.token.operation_id, note)
 
     def handle_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a message that could not be handled, and end the operation that it names."""
@@ -132,7 +141,7 @@ class ConductorService:
 
     def cancel(self, operation_id: str, reason: str) -> None:
         """Turn an operation back at its next boundary."""
-        self.drive(self.outbox.run(lambda uow: self._engine.cancel(uow, operation_id, reason)))
+        self._interrupt(self.outbox.run(lambda uow: self._engine.cancel(uow, operation_id, reason)))
 
     # -- time ------------------------------------------------------------------------------
 
@@ -152,7 +161,7 @@ class ConductorService:
             due = uow.operations.overdue(uow.now, OVERDUE_BATCH)
         for operation_id in due:
             try:
-                self.drive([operation_id])
+                self._interrupt([operation_id])
             except (Conflict, Unreachable):
                 raise
             except Exception:
@@ -200,20 +209,48 @@ class ConductorService:
         stack = list(ready)
         while stack:
             operation_id = stack.pop()
-            more = self.outbox.run(partial(self._advance, operation_id))
-            self._shown(operation_id)
-            stack.extend(more)
+            stack.extend(self._move(operation_id, partial(self._advance, operation_id)))
 
     def _advance(self, operation_id: str, uow: UnitOfWork) -> list[str]:
         return self._engine.advance(uow, operation_id)
 
-    def _shown(self, operation_id: str) -> None:
+    def _move(
+        self,
+        operation_id: str,
+        work: Callable[[UnitOfWork], list[str]],
+        *,
+        claimed: bool = False,
+    ) -> list[str]:
+        """Make one transition and show, once it is committed, what it made of the operation.
+
+        `claimed`: the scheduler has written a claim before, and shows nothing by itself.
+        """
         if self._on_change is None:
-            return
+            return self.outbox.run(work)
+        ready, sight = self.outbox.run(lambda uow: (work(uow), sight_of(uow, operation_id)))
+        if sight is not None:
+            if claimed and sight.record.state is OperationState.RUNNING:
+                claim = replace(sight.record, state=OperationState.CLAIMED)
+                self._on_change(replace(sight, record=claim))
+            self._on_change(sight)
+        return ready
+
+    def _interrupt(self, ids: list[str]) -> None:
+        """Drive operations that may be waiting for an answer; show which they wait for no more."""
+        asked = self._asked(ids)
+        self.drive(ids)
+        for operation_id, letter in asked.items():
+            with self._store.read() as uow:
+                sight = sight_of(uow, operation_id)
+            if self._on_change is not None and sight is not None and not _asks(sight, letter):
+                self._on_change(replace(sight, given_up=letter))
+
+    def _asked(self, ids: list[str]) -> dict[str, Json]:
+        if self._on_change is None or not ids:
+            return {}
         with self._store.read() as uow:
-            record = uow.operations.get(operation_id)
-        if record is not None:
-            self._on_change(record)
+            records = uow.operations.where(id=ids)
+        return {each.id: each.waiting["letter"] for each in records if each.waiting is not None}
 
     def _accept(self, incoming: Incoming, uow: UnitOfWork) -> list[str]:
         """Accept a request; one of a newer version is also kept until we are upgraded.
@@ -236,6 +273,12 @@ class ConductorService:
                 uow.post(refusal_letter(incoming.reply_to, incoming.id, error))
 
         self.outbox.run(keep)
+
+
+def _asks(sight: Sight, letter: Json) -> bool:
+    """Say whether an operation still waits for the answer to this letter."""
+    waiting = sight.record.waiting
+    return waiting is not None and waiting["letter"]["id"] == letter["id"]
 
 
 def _dead_letter(uow: UnitOfWork, incoming: Incoming, error: ConductorError) -> DeadLetter:

@@ -13,7 +13,8 @@ from celery.utils.nodenames import anon_nodename
 from kombu.exceptions import KombuError
 
 from models.errors import Unreachable
-from models.messages.letters import Letter
+from models.messages.letters import HEARTBEAT, MANIFEST, Letter
+from tasks.asks import answered
 from tasks.confirms import ConfirmingChannel, Parcel
 from tasks.events import EventStream
 from tasks.routing import EXCHANGE, is_ours
@@ -90,7 +91,8 @@ class CeleryCarrier:
             back = line.publish(parcels)
         self._idle.append(line)
         if self._events is not None:
-            self._events.tell(_sent(letter) for letter in letters if is_ours(letter.queue))
+            self._events.tell(_sent(each) for each in letters if _is_told(each))
+            self._events.tell(answered(letters))
         return [letter.id for letter in letters if letter.id in back]
 
 
@@ -121,6 +123,11 @@ def parcel(letter: Letter, origin: str) -> Parcel:
     }
     body = json.dumps(((), dict(letter.body), _NO_CALLBACKS), separators=(",", ":")).encode()
     return Parcel(letter.id, EXCHANGE.name, letter.queue, body, properties)
+
+
+def _is_told(letter: Letter) -> bool:
+    """Say whether Flower hears of a letter: not of callers' own, nor of every host's pulse."""
+    return is_ours(letter.queue) and letter.task not in (HEARTBEAT, MANIFEST)
 
 
 def _sent(letter: Letter) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
-from celery import Celery
-from celery.exceptions import Reject
+from celery import Celery, Task
+from celery.exceptions import Ignore, Reject
 
 from models.errors import Broken
 from models.messages.base import parse
 from models.messages.letters import COMPUTE, Instruction
 from tasks.app import make_app
+from tasks.asks import taken
 from tasks.consumer import EX_SOFTWARE, Consuming
 from tasks.events import EventStream
 from tasks.patience import Patience
@@ -62,21 +63,26 @@ def serve_compute(
     """
     app = make_app(broker_url, (host_queue(host.name),))
     patience = Patience()
-    register(app, agent, host.verbs, patience)
+    register(app, agent, host.verbs, patience, events)
     consuming = Consuming(PREFETCH, patience, events, hosts=(host.name,), other=OTHER)
     return serve(app, host.role, consuming, threads)
 
 
-def register(app: Celery, agent: Agent, verbs: Collection[str], patience: Patience) -> None:
+def register(
+    app: Celery, agent: Agent, verbs: Collection[str], patience: Patience, events: EventStream
+) -> None:
     """Make a task for every verb known to `app`, and one for all others."""
 
-    def instruct(**body: Any) -> None:
+    def instruct(task: Task[Any, Any], /, **body: Any) -> None:
+        events.tell([taken(task.request, COMPUTE + str(body.get("verb", "other")))])
         try:
             settle(patience, lambda: agent.receive(parse(Instruction, body)))
         except Broken as error:
             _log.critical("the agent cannot go on", code=error.code, reason=error.message)
             stop_serving(patience, EX_SOFTWARE)
             raise Reject(error.message, requeue=True) from error
+        # It is in the journal; what it comes to is told when it is answered.
+        raise Ignore
 
     for name in (*(COMPUTE + verb for verb in verbs), OTHER):
-        app.task(name=name, typing=False)(instruct)
+        app.task(name=name, bind=True, typing=False, send_events=False)(instruct)

@@ -100,7 +100,8 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
         (MANIFEST, conductor.handle_manifest),
         (PROGRESS, conductor.handle_progress),
     ):
-        app.task(name=name, bind=True, typing=False)(report(handle))
+        pulse = name in (HEARTBEAT, MANIFEST)
+        app.task(name=name, bind=True, typing=False, send_events=not pulse)(report(handle))
 
 
 def bury(conductor: Conductor, message: Message) -> None:

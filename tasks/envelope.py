@@ -52,6 +52,11 @@ def trimmed_headers(headers: Mapping[str, Any], body: Mapping[str, Any]) -> dict
     }
 
 
+def fault_text(fault: Mapping[str, Any]) -> str:
+    """Return a fault (`ConductorError.to_json`) as one line: its code and its sentence."""
+    return ": ".join(str(fault[part]) for part in ("code", "message") if fault.get(part))
+
+
 def _complaint_of_content(message: Message) -> str | None:
     if message.content_type != _JSON:
         return f"the content type is {shown(message.content_type)}: only {_JSON} is read"

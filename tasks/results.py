@@ -19,6 +19,7 @@ from celery import Celery
 from redis.exceptions import RedisError, WatchError
 
 from models.lifecycle import OperationState
+from tasks.envelope import fault_text
 from tasks.events import EventStream
 
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"
@@ -38,6 +39,7 @@ class Shown:
     """What is to be seen of an operation: its state, at the end with a result or an error.
 
     `error` is a fault as `ConductorError.to_json` writes it; `shown` stands for the arguments.
+    Times are Unix seconds.
     """
 
     operation_id: str
@@ -48,6 +50,8 @@ class Shown:
     shown: str = ""
     root_id: str | None = None
     parent_id: str | None = None
+    began_at: float | None = None
+    ended_at: float | None = None
 
 
 class ResultShower:
@@ -75,7 +79,7 @@ class ResultShower:
             self._keep(shown)
             self._changed.notify()
         if self._events is not None:
-            self._events.tell([_event(shown)])
+            self._events.tell([event_of(shown)])
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Write what waits, for `timeout_s` at most, and end."""
@@ -177,15 +181,15 @@ def _result(shown: Shown) -> Mapping[str, Any] | None:
 
 
 def _failure(shown: Shown) -> str:
-    error = shown.error or {}
-    text = ": ".join(str(error[part]) for part in ("code", "message") if error.get(part))
+    text = fault_text(shown.error or {})
     if shown.state is OperationState.FAILED:
         return text or "the operation failed"
     how = "is stuck" if shown.state is OperationState.STUCK else "was cancelled"
     return f"the operation {how}" + (f" ({text})" if text else "")
 
 
-def _event(shown: Shown) -> dict[str, Any]:
+def event_of(shown: Shown) -> dict[str, Any]:
+    """Return the event that shows an operation in Flower."""
     event: dict[str, Any] = {
         "type": f"task-{shown.state.lower()}",
         "uuid": shown.operation_id,
@@ -195,6 +199,11 @@ def _event(shown: Shown) -> dict[str, Any]:
         "root_id": shown.root_id or shown.operation_id,
         "parent_id": shown.parent_id,
     }
+    if shown.began_at is not None:
+        # Children come with no message of their own, by which Flower would sort and time them.
+        event |= {"received": shown.began_at, "started": shown.began_at}
+        if shown.ended_at is not None:
+            event["runtime"] = shown.ended_at - shown.began_at
     status = _status(shown.state)
     if status == SUCCESS:
         return {**event, "type": "task-succeeded", "result": json.dumps(shown.result)}

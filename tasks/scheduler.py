@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from celery import Celery
+from celery.exceptions import Ignore
 
 from models.messages.base import parse
 from models.messages.letters import SCHEDULER, SELECT_HOSTS, Letter, SelectHosts
@@ -47,6 +48,13 @@ def register(app: Celery, scheduler: Scheduler, publish: Publish, patience: Pati
     """Make the task of the queue `scheduler` known to `app`."""
 
     def select_hosts(**body: Any) -> None:
-        settle(patience, lambda: publish(scheduler.handle(parse(SelectHosts, body))))
+        if settle(patience, lambda: answer(parse(SelectHosts, body))):
+            # Its end is what it answered: without a host that is no success.
+            raise Ignore
+
+    def answer(message: SelectHosts) -> bool:
+        letters = scheduler.handle(message)
+        publish(letters)
+        return bool(letters)
 
     app.task(name=SELECT_HOSTS, typing=False)(select_hosts)

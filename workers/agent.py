@@ -74,7 +74,7 @@ class Agent:
     `receive` promises: an instruction it returned from is carried out and answered, by this
     agent or by the next on the same journal and hypervisor; its effect happens once, its answer
     is sent at least once. Safe to use from several threads. Without `executor` everything is
-    done by the calling thread, in order.
+    done by the calling thread, in order. `on_begin` is told what is begun, again after a restart.
     """
 
     host: HostName
@@ -84,6 +84,7 @@ class Agent:
     settings: WorkerSettings = field(default_factory=WorkerSettings)
     clock: Callable[[], float] = time.time
     executor: Executor | None = None
+    on_begin: Callable[[Instruction], None] = field(default=lambda _: None)
 
     def __post_init__(self) -> None:
         self._sender = Sender(self.host, str(uuid.uuid4()))
@@ -227,6 +228,7 @@ class Agent:
         )
 
     def _performed(self, instruction: Instruction) -> Reply:
+        self.on_begin(instruction)
         on_progress = partial(self._progress, instruction)
         work = Work(instruction, self._leash, self._tracker, self.clock(), on_progress)
         try:

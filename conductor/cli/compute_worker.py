@@ -17,6 +17,7 @@ from conductor.settings import Settings
 from models.errors import Broken, Rejected
 from models.ids import HostName
 from tasks.app import make_app
+from tasks.asks import begun
 from tasks.carrier import CeleryCarrier
 from tasks.compute import Host, serve_compute
 from tasks.events import EventStream
@@ -57,6 +58,7 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
                 post=carrier.send,
                 settings=worker_settings(settings),
                 executor=pool,
+                on_begin=lambda instruction: events.tell([begun(instruction)]),
             )
             try:
                 return _serve(settings, host, agent, events)

@@ -20,18 +20,21 @@ from conductor.operations import OPERATIONS
 from conductor.outbox import Outbox
 from conductor.scheduling.service import Scheduler
 from conductor.settings import Settings
+from conductor.sight import Sight, arguments_of
 from conductor.store.open import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat, Json, OperationRecord
 from models.errors import Rejected
 from models.lifecycle import OperationState
 from models.messages.carrier import Carrier
+from models.messages.letters import said
 from models.messages.requests import PREFIX
 from tasks.app import make_app
+from tasks.asks import given_up
 from tasks.carrier import CeleryCarrier
 from tasks.conductor import serve_conductor
 from tasks.events import EventStream
-from tasks.results import ResultShower, Shown
+from tasks.results import ResultShower, Shown, event_of
 from tasks.scheduler import serve_scheduler
 from tasks.worker import node_name
 
@@ -52,8 +55,8 @@ class Means:
 def run_conductor(settings: Settings) -> int:
     """Accept requests and move operations until told to stop; return the exit code."""
     with _means(settings, "conductor") as means:
-        shower = ResultShower(settings.result_url, means.events) if settings.result_url else None
-        on_change = partial(_show, shower) if shower else None
+        shower = ResultShower(settings.result_url) if settings.result_url else None
+        on_change = partial(_show, means.events, shower)
         service = build_service(settings, means.store, means.carrier, means.name, on_change)
         jobs = (
             Job("tick", service.tick, settings.tick_s),
@@ -113,20 +116,27 @@ def _beat(outbox: Outbox, name: str, kind: str) -> Callable[[], None]:
     return lambda: outbox.run(put)
 
 
-def _show(shower: ResultShower, record: OperationRecord) -> None:
-    """Show an operation to whoever looks at its id in the result backend, and in Flower."""
-    shower.show(
-        Shown(
-            operation_id=record.id,
-            task=PREFIX + record.kind,
-            state=record.state,
-            result=_result_of(record),
-            error=record.error,
-            shown=record.instance_id or "",
-            root_id=record.root_id,
-            parent_id=record.parent_id,
-        )
+def _show(events: EventStream, shower: ResultShower | None, sight: Sight) -> None:
+    """Show an operation in Flower, and to whoever looks at its id in the result backend."""
+    record = sight.record
+    shown = Shown(
+        operation_id=record.id,
+        task=PREFIX + record.kind,
+        state=record.state,
+        result=_result_of(record),
+        error=record.error,
+        shown=said(**arguments_of(sight)),
+        root_id=record.root_id,
+        parent_id=record.parent_id,
+        began_at=record.created_at,
+        ended_at=record.ended_at,
     )
+    if sight.given_up is not None:
+        why = (record.error or {}).get("message") or f"the operation went on: {record.state}"
+        events.tell([given_up(sight.given_up, why)])
+    events.tell([event_of(shown)])
+    if shower is not None:
+        shower.show(shown)
 
 
 def _result_of(record: OperationRecord) -> Json | None:
