@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from models.errors import Rejected
+from models.secrets import MASK, is_secret
 
 PREFIX = "CONDUCTOR_"
 
@@ -18,6 +19,7 @@ PREFIX = "CONDUCTOR_"
 _FROM_KUBERNETES = re.compile(
     r"CONDUCTOR_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
+_PORT_OF_A_SERVICE = ("tcp://", "udp://", "sctp://")
 
 Seconds = Annotated[float, Field(gt=0)]
 Ratio = Annotated[float, Field(ge=1.0)]
@@ -60,6 +62,11 @@ class Settings(BaseModel):
     retention_days: Annotated[float, Field(gt=0)] = 30.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
+    flower_user: str = "operator"
+    flower_password: SecretStr = SecretStr("")
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    metrics_address: str = "127.0.0.1"
+
     @property
     def embedded(self) -> bool:
         """Whether everything runs in one process, without services."""
@@ -79,11 +86,17 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     for name in sorted(ours):
         if name not in known and not _FROM_KUBERNETES.fullmatch(name):
             raise Rejected("setting_unknown", f"{name} is not a known setting", key=name)
-    values = {name[len(PREFIX) :].lower(): ours[name] for name in ours if name in known}
+    given = {name: text for name, text in ours.items() if name in known}
+    values = {
+        name[len(PREFIX) :].lower(): text
+        for name, text in given.items()
+        if not (_FROM_KUBERNETES.fullmatch(name) and text.startswith(_PORT_OF_A_SERVICE))
+    }
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = PREFIX + str(first["loc"][0]).upper()
-        message = f"{name} is {first['input']}: {first['msg'].removeprefix('Input ')}"
+        value = MASK if is_secret(name) else first["input"]
+        message = f"{name} is {value}: {first['msg'].removeprefix('Input ')}"
         raise Rejected("setting_invalid", message, key=name) from None

@@ -50,6 +50,7 @@ MODULES: Final[Mapping[str, str]] = {
     "schema": "schema",
     "docs": "docs",
     "serve": "serve",
+    "flower": "flower",
     "db": "database",
 }
 """First word of a command line to the module that adds it, in the order of the help."""
