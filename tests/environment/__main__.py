@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from tests.environment import private, services, state, variables
+from tests.environment import browser, private, services, state, variables
 from tests.environment.probes import Silent
 
 
@@ -46,6 +46,7 @@ def ensure(*, private_only: bool) -> int:
         say(f"{name:<11} {service_found.how}")
         values |= service_found.values
     variables.write(variables.ENV_FILE, values)
+    browser.ensure(say)
     return 0
 
 

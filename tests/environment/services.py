@@ -107,7 +107,7 @@ def start(missing: Sequence[Service], report: Callable[[str], None]) -> dict[str
     Raises StartError naming what a person has to do.
     """
     absent = [service for service in missing if shutil.which(service.program) is None]
-    if absent and not _may_install():
+    if absent and not may_install():
         if not containers.available():
             packages = " ".join(service.package for service in absent)
             raise private.StartError(
@@ -115,7 +115,7 @@ def start(missing: Sequence[Service], report: Callable[[str], None]) -> dict[str
             )
         return _remember(containers.start([service.name for service in missing]), "in a container")
     if absent:
-        _install([service.package for service in absent], report)
+        install([service.package for service in absent], report)
     directory = private.base_directory()
     started: dict[str, Found] = {}
     for service in missing:
@@ -148,11 +148,13 @@ def _remember(servers: Mapping[str, private.Server], where: str) -> dict[str, Fo
     }
 
 
-def _may_install() -> bool:
+def may_install() -> bool:
+    """Say whether installing packages is possible and ours to do."""
     return os.getuid() == 0 and shutil.which("apt-get") is not None
 
 
-def _install(packages: Sequence[str], report: Callable[[str], None]) -> None:
+def install(packages: Sequence[str], report: Callable[[str], None]) -> None:
+    """Install Debian packages; raise `StartError` with the last line of what went wrong."""
     report(f"installing {', '.join(packages)} with apt-get")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (
