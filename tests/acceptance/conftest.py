@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from tests.acceptance.fleet import TIMES, Fleet, Services
+from tests.acceptance.sending import instance_of
 from tests.acceptance.stops import Moment
 from tests.operations.audit import check_at_rest
 
 HOSTS = ("alpha", "beta", "gamma", "delta", "epsilon")
+VERBS = ("stop", "start", "delete")
+Journeys = dict[str, list[Moment]]
 FleetMaker = Callable[..., Fleet]
 _fleets: list[Fleet] = []
 
@@ -60,6 +63,19 @@ def fleet(shared_fleet: Fleet) -> Iterator[Fleet]:
         check_at_rest(shared_fleet)
     finally:
         shared_fleet.clear()
+
+
+@pytest.fixture
+def journeys(fleet: Fleet) -> Journeys:
+    """Where every transaction of each operation leads, as a life without faults shows."""
+    build = fleet.sender.build()
+    fleet.ended(build)
+    found = {"build": fleet.stops.journey(build)}
+    for verb in VERBS:
+        operation = fleet.sender.ask(verb, instance_of(build))
+        fleet.ended(operation)
+        found[verb] = fleet.stops.journey(operation)
+    return found
 
 
 @pytest.fixture

@@ -25,11 +25,19 @@ class Death:
 
 
 class Killer:
-    """Kills at moments of journeys, one kill an operation."""
+    """Kills at moments of journeys, one kill an operation.
 
-    def __init__(self, fleet: Fleet) -> None:
+    `also` names somebody who dies in the same moment. `alone` leaves nobody of the victim's role
+    to take over.
+    """
+
+    def __init__(
+        self, fleet: Fleet, also: Callable[[], str] | None = None, *, alone: bool = False
+    ) -> None:
         self.fleet = fleet
         self.deaths: list[Death] = []
+        self._also = also
+        self._alone = alone
 
     def at(
         self, id_: str, moment: Moment, ask: Callable[[], object], *, committed: bool
@@ -44,18 +52,28 @@ class Killer:
         number = stops.put(id_, moment.text)
         ask()
         hit = stops.wait_hit(number)
-        self.fleet.members[hit.writer].kill()
+        dying = [hit.writer, *self._others(hit.writer)]
+        for name in dying:
+            self.fleet.members[name].kill()
         died_at = time.monotonic()
         if committed:
             stops.go_on(number, hit)
         else:
             stops.break_off(number, hit)
-        self.fleet.members[hit.writer].start()
+        for name in dying:
+            self.fleet.members[name].start()
         check_at_any_time(self.fleet)
         record = self.fleet.ended(id_)
         when = "after" if committed else "before"
         self.note(f"{when} the commit of {moment}", hit.writer, died_at)
         return record
+
+    def _others(self, victim: str) -> list[str]:
+        role = victim.partition("-")[0]
+        others = [n for n in self.fleet.members if n.startswith(role) and self._alone]
+        if self._also is not None:
+            others.append(self._also())
+        return [name for name in others if name != victim]
 
     def note(self, moment: str, member: str, died_at: float) -> None:
         """Remember a death from which everything has recovered just now."""

@@ -37,6 +37,8 @@ class Sender:
     def __init__(self, broker_url: str) -> None:
         self._url = broker_url
         self._app = Celery(broker=broker_url, set_as_current=False)
+        # Nobody would notice a request that the broker has lost with the connection.
+        self._app.conf.broker_transport_options = {"confirm_publish": True}
 
     def send(self, task: str, body: Mapping[str, Any], id_: str | None = None) -> str:
         """Enqueue a request with Celery; return its id, which is the operation's."""

@@ -100,7 +100,7 @@ class Stops:
             if rows:
                 return Hit(rows[0][1], rows[0][0])
             assert time.monotonic() < deadline, f"nobody came to the stop: {self._stops()}"
-            time.sleep(0.005)
+            time.sleep(0.01)
 
     def go_on(self, number: int, hit: Hit) -> None:
         """Let the commit happen, and return when it has; its process may be dead."""

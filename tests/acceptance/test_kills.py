@@ -7,9 +7,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 
-import pytest
-
 from models.lifecycle import InstanceState, OperationState
+from tests.acceptance.conftest import VERBS, Journeys
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.killing import Killer
 from tests.acceptance.sending import build_body, instance_of
@@ -24,27 +23,12 @@ from tests.acceptance.traps import (
     Trap,
 )
 
-VERBS = ("stop", "start", "delete")
 AFTER = {
     "build": InstanceState.ACTIVE,
     "stop": InstanceState.STOPPED,
     "start": InstanceState.ACTIVE,
     "delete": InstanceState.DELETED,
 }
-Journeys = dict[str, list[Moment]]
-
-
-@pytest.fixture
-def journeys(fleet: Fleet) -> Journeys:
-    """Where every transaction of each operation leads, as a life without faults shows."""
-    build = fleet.sender.build()
-    fleet.ended(build)
-    found = {"build": fleet.stops.journey(build)}
-    for verb in VERBS:
-        operation = fleet.sender.ask(verb, instance_of(build))
-        fleet.ended(operation)
-        found[verb] = fleet.stops.journey(operation)
-    return found
 
 
 def live(fleet: Fleet, killer: Killer, kills: dict[str, Moment | None], *, committed: bool) -> str:
@@ -96,7 +80,8 @@ def test_conductors_and_schedulers_die_after_every_commit(fleet: Fleet, journeys
 def live_with(trap: Trap, killer: Killer) -> str:
     """Let an instance live on the trap's host, and its worker die in each operation."""
     fleet = trap.fleet
-    fleet.restart(trap.worker.name, *trap.habits)
+    if trap.habits:
+        fleet.restart(trap.worker.name, *trap.habits)
     build = str(uuid.uuid4())
     instance_id = instance_of(build)
     for verb, state in AFTER.items():
@@ -115,22 +100,26 @@ def live_with(trap: Trap, killer: Killer) -> str:
         killer.note(f"{verb} {trap.place}", trap.worker.name, died_at)
         assert record.state is OperationState.SUCCEEDED, (verb, trap.place, record.error)
         assert fleet.instance(instance_id).state is state, (verb, trap.place)
-    fleet.restart(trap.worker.name)
     return instance_id
 
 
-def test_a_compute_worker_dies_at_every_place_of_every_instruction(
-    fleet: Fleet, journeys: Journeys
-) -> None:
-    killer = Killer(fleet)
+def traps_of(fleet: Fleet, journeys: Journeys) -> list[Trap]:
+    """Return a trap for each place, on a host of its own."""
     answered = {verb: moments[-2].text for verb, moments in journeys.items()}
-    traps = [
+    return [
         Delivered(fleet, "alpha"),
         Journaled(fleet, "beta"),
         Acted(fleet, "gamma"),
         Finished(fleet, "delta"),
         Answered(fleet, "epsilon", answered),
     ]
+
+
+def test_a_compute_worker_dies_at_every_place_of_every_instruction(
+    fleet: Fleet, journeys: Journeys
+) -> None:
+    killer = Killer(fleet)
+    traps = traps_of(fleet, journeys)
     with ThreadPoolExecutor(len(traps)) as pool:
         for instance_id in pool.map(lambda trap: live_with(trap, killer), traps):
             check_done_once(fleet, instance_id)
