@@ -86,6 +86,12 @@ def _work(broker_url: str, threads: int, prefetch: int, tasks: int) -> None:
         elif done == WARM_UP + tasks:
             print("done", flush=True)
 
+    # The worker itself publishes nothing but events. With confirms on their connection, which is
+    # also the one it consumes from, Celery's own worker livelocks now and then.
+    app.conf.broker_transport_options = {
+        **app.conf.broker_transport_options,
+        "confirm_publish": False,
+    }
     app.task(name=TASK)(empty)
     app.set_default()
     controller = WorkController(
