@@ -17,7 +17,6 @@ from conductor.cli.fit import answer_fit
 from conductor.cli.guest import answer_guest
 from conductor.cli.host_config import answer_host_config
 from tests.hardware.generator import random_case
-from tests.hardware.test_oracle_agreement import LONG_S
 from tests.hardware.test_refused_wishes import REJECTIONS
 
 Asked = Callable[[Line, int], Answer]
@@ -65,7 +64,6 @@ def odd_flavor_and_image(dice: Random) -> dict[str, Any]:
     return {"flavor": flavor, "image": {"properties": properties}}
 
 
-@pytest.mark.timeout(LONG_S)
 @given(st.integers(0, 2**62))
 def test_whatever_a_line_holds_it_is_answered(seed: int) -> None:
     dice = Random(seed)
@@ -79,7 +77,6 @@ def test_whatever_a_line_holds_it_is_answered(seed: int) -> None:
         answers(answer_host_config, json.dumps({**odd, "reserved_huge_pages": pages}))
 
 
-@pytest.mark.timeout(LONG_S)
 @given(st.integers(0, 2**62))
 def test_the_order_of_keys_decides_nothing_about_a_guest(seed: int) -> None:
     wishes = odd_flavor_and_image(Random(seed))

@@ -9,7 +9,6 @@ import json
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,11 +17,8 @@ from tests.hardware.generator import random_case
 from tests.hardware.prove import prove
 
 CASES_A_SEED = 40
-LONG_S = 1_200
-"""`make prove` runs fifty times the examples."""
 
 
-@pytest.mark.timeout(LONG_S)
 @given(st.integers(0, 2**62))
 def test_the_fitter_agrees_with_exhaustion_and_its_placements_break_no_rule(seed: int) -> None:
     assert sum(prove(CASES_A_SEED, seed).values()) == CASES_A_SEED
@@ -46,7 +42,6 @@ def shuffled(value: Any, dice: Random) -> Any:
     return [shuffled(item, dice) for item in value] if isinstance(value, list) else value
 
 
-@pytest.mark.timeout(LONG_S)
 @given(st.integers(0, 2**62))
 def test_the_order_of_keys_and_of_sets_decides_nothing(seed: int) -> None:
     dice = Random(seed)
