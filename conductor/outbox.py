@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -26,7 +27,7 @@ R = TypeVar("R")
 
 SWEEP_AFTER_S = 1.0
 SWEEP_BATCH = 500
-FORGET_BATCH = 64
+FORGET_BATCH = 128
 
 
 class Outbox:
@@ -52,8 +53,10 @@ class Outbox:
             reraise=True,
         ):
             with attempt:
-                with self._store.begin() as uow:
+                with self._forgetting() as sent, self._store.begin() as uow:
                     result = work(uow)
+                    if sent:
+                        uow.outbox.drop_many(sent)
                 self.publish(list(uow.posted))
         return result
 
@@ -78,17 +81,30 @@ class Outbox:
         return left
 
     def forget(self) -> None:
-        """Delete the rows of letters that have left."""
-        with self._lock:
-            sent, self._sent = self._sent, []
-        if not sent:
+        """Delete the rows of letters that have left, where no other transaction has taken them.
+
+        Every transaction of `run` takes them along, so under load this costs no commit of its own.
+        """
+        if not self._sent:
             return
+        with (
+            suppress(Conflict, Unreachable),
+            self._forgetting() as sent,
+            self._store.begin() as uow,
+        ):
+            uow.outbox.drop_many(sent)
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[list[str]]:
+        """Give out what has left, and take it back when it could not be forgotten."""
+        with self._lock:
+            sent, self._sent = self._sent[:FORGET_BATCH], self._sent[FORGET_BATCH:]
         try:
-            with self._store.begin() as uow:
-                uow.outbox.drop_many(sent)
-        except (Conflict, Unreachable):
+            yield sent
+        except BaseException:
             with self._lock:
                 self._sent = sent + self._sent
+            raise
 
     def sweep(self) -> int:
         """Send letters that their own process has not sent within a second; return how many."""

@@ -38,7 +38,7 @@ from tasks.results import ResultShower, Shown, event_of
 from tasks.scheduler import serve_scheduler
 from tasks.worker import node_name
 
-FORGET_EVERY_S: Final = 0.5
+FORGET_EVERY_S: Final = 0.2
 """Well below the second after which a letter's row is swept and sent again."""
 
 
