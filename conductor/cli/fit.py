@@ -33,7 +33,7 @@ from models.messages.hardware_shapes import (
     HostShape,
     ImageShape,
     LimitsShape,
-    PciRequestShape,
+    PciRequestShapes,
     PlacementShape,
 )
 
@@ -47,7 +47,7 @@ class Case(AnyCase):
     guest: GuestShape | None = None
     limits: LimitsShape | None = None
     pack: bool = False
-    pci_requests: list[PciRequestShape] | None = None
+    pci_requests: PciRequestShapes | None = None
     release: PlacementShape | None = None
 
 

@@ -110,6 +110,9 @@ class PciRequestShape(Message):
     numa_policy: Literal["required", "preferred", "legacy", "socket"] | None = None
 
 
+PciRequestShapes = Annotated[list[PciRequestShape], Field(max_length=256)]
+
+
 class GuestCellShape(Message):
     """One NUMA cell of a ready guest topology."""
 

@@ -146,3 +146,17 @@ def test_many_device_requests_and_pools_are_decided() -> None:
     assert answers(answer_fit, json.dumps(case))["placement"]
     case["flavor"] = {"vcpus": 16, "memory_mb": 4096, "extra_specs": {"hw:numa_nodes": "2"}}
     assert answers(answer_fit, json.dumps(case))["placement"] is None
+
+
+def test_device_requests_that_push_each_other_along_a_long_chain_are_served() -> None:
+    pools = [{"numa_node": 0, "count": 1, "product_id": str(n)} for n in range(256)]
+    wants = [[n, n + 1] for n in range(255)] + [[0]]
+    requests = [{"spec": [{"product_id": str(each)} for each in two]} for two in wants]
+    case = {
+        "host": {"cells": [{"id": 0, "cpuset": [0], "memory": 4096}], "pci_pools": pools},
+        "flavor": {"vcpus": 1, "memory_mb": 4096, "extra_specs": {"hw:numa_nodes": "1"}},
+        "pci_requests": requests,
+    }
+    assert answers(answer_fit, json.dumps(case))["placement"]
+    case["pci_requests"] = requests * 2
+    assert "error" in answers(answer_fit, json.dumps(case))
