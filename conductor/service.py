@@ -7,18 +7,20 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
 from conductor import hosts
 from conductor.operations.acceptance import Incoming, accept
+from conductor.operations.ending import locked
 from conductor.operations.engine import Engine
+from conductor.operations.waits import is_ask
 from conductor.outbox import Outbox
 from conductor.placement.resources import Ratios
 from conductor.sight import Sight, sight_of
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import DeadLetter, Heartbeat, Json
+from conductor.store.records import DeadLetter, Heartbeat
 from models.errors import ConductorError, Conflict, Rejected, Unreachable
 from models.ids import is_uuid
 from models.lifecycle import MigrationState, OperationState
@@ -33,6 +35,7 @@ from models.secrets import masked
 
 log = structlog.get_logger(__name__)
 OVERDUE_BATCH = 200
+Work: TypeAlias = Callable[[UnitOfWork], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,7 @@ class ConductorService:
             ready = self._move(incoming.id, partial(self._accept, incoming))
         except Rejected as error:
             return self._refuse(incoming, error)
-        # Others than itself are those that it overtakes.
-        self._interrupt([id_ for id_ in ready if id_ != incoming.id])
-        self.drive([id_ for id_ in ready if id_ == incoming.id])
+        self.drive(ready)
         return None
 
     def handle_reply(self, body: Mapping[str, Any]) -> None:
@@ -141,7 +142,7 @@ class ConductorService:
 
     def cancel(self, operation_id: str, reason: str) -> None:
         """Turn an operation back at its next boundary."""
-        self._interrupt(self.outbox.run(lambda uow: self._engine.cancel(uow, operation_id, reason)))
+        self.drive(self.outbox.run(lambda uow: self._engine.cancel(uow, operation_id, reason)))
 
     # -- time ------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class ConductorService:
             due = uow.operations.overdue(uow.now, OVERDUE_BATCH)
         for operation_id in due:
             try:
-                self._interrupt([operation_id])
+                self.drive([operation_id])
             except (Conflict, Unreachable):
                 raise
             except Exception:
@@ -209,48 +210,32 @@ class ConductorService:
         stack = list(ready)
         while stack:
             operation_id = stack.pop()
-            stack.extend(self._move(operation_id, partial(self._advance, operation_id)))
+            stack.extend(
+                self._move(operation_id, partial(self._advance, operation_id), unanswered=True)
+            )
 
     def _advance(self, operation_id: str, uow: UnitOfWork) -> list[str]:
         return self._engine.advance(uow, operation_id)
 
     def _move(
-        self,
-        operation_id: str,
-        work: Callable[[UnitOfWork], list[str]],
-        *,
-        claimed: bool = False,
+        self, operation_id: str, work: Work, *, claimed: bool = False, unanswered: bool = False
     ) -> list[str]:
         """Make one transition and show, once it is committed, what it made of the operation.
 
-        `claimed`: the scheduler has written a claim before, and shows nothing by itself.
+        `claimed`: the scheduler has written a claim before, and shows nothing by itself. With
+        `unanswered`, an ask that is out no longer afterwards has been given up.
         """
         if self._on_change is None:
             return self.outbox.run(work)
-        ready, sight = self.outbox.run(lambda uow: (work(uow), sight_of(uow, operation_id)))
+        ready, sight = self.outbox.run(
+            lambda uow: _seen(uow, operation_id, work, unanswered=unanswered)
+        )
         if sight is not None:
             if claimed and sight.record.state is OperationState.RUNNING:
                 claim = replace(sight.record, state=OperationState.CLAIMED)
                 self._on_change(replace(sight, record=claim))
             self._on_change(sight)
         return ready
-
-    def _interrupt(self, ids: list[str]) -> None:
-        """Drive operations that may be waiting for an answer; show which they wait for no more."""
-        asked = self._asked(ids)
-        self.drive(ids)
-        for operation_id, letter in asked.items():
-            with self._store.read() as uow:
-                sight = sight_of(uow, operation_id)
-            if self._on_change is not None and sight is not None and not _asks(sight, letter):
-                self._on_change(replace(sight, given_up=letter))
-
-    def _asked(self, ids: list[str]) -> dict[str, Json]:
-        if self._on_change is None or not ids:
-            return {}
-        with self._store.read() as uow:
-            records = uow.operations.where(id=ids)
-        return {each.id: each.waiting["letter"] for each in records if each.waiting is not None}
 
     def _accept(self, incoming: Incoming, uow: UnitOfWork) -> list[str]:
         """Accept a request; one of a newer version is also kept until we are upgraded.
@@ -275,10 +260,20 @@ class ConductorService:
         self.outbox.run(keep)
 
 
-def _asks(sight: Sight, letter: Json) -> bool:
-    """Say whether an operation still waits for the answer to this letter."""
-    waiting = sight.record.waiting
-    return waiting is not None and waiting["letter"]["id"] == letter["id"]
+def _seen(
+    uow: UnitOfWork, operation_id: str, work: Work, *, unanswered: bool
+) -> tuple[list[str], Sight | None]:
+    """Do the work; return what it returns, and the operation as it then is."""
+    # The engine locks it too, in the same order, so this costs no statement more.
+    before = locked(uow, operation_id) if unanswered else None
+    ready = work(uow)
+    sight = sight_of(uow, operation_id)
+    if before is None or before.waiting is None or sight is None or not is_ask(before.waiting_on):
+        return ready, sight
+    letter = before.waiting["letter"]
+    after = sight.record.waiting
+    still = after is not None and after["letter"]["id"] == letter["id"]
+    return ready, sight if still else replace(sight, given_up=letter)
 
 
 def _dead_letter(uow: UnitOfWork, incoming: Incoming, error: ConductorError) -> DeadLetter:

@@ -53,25 +53,32 @@ def sight_of(uow: UnitOfWork, operation_id: str) -> Sight | None:
 
 
 def arguments_of(sight: Sight) -> dict[str, Any]:
-    """Return what tells a person which operation it is: names, hosts and numbers, in order.
+    """Return what tells a person which operation it is, what it is at, and where.
 
     What a caller may fill freely (metadata, hints, networks, …) is left out on purpose.
     """
-    record, instance, migration = sight.record, sight.instance, sight.migration
+    record, instance = sight.record, sight.instance
     said: dict[str, Any] = {}
+    said |= _named(record.request) if instance is None else {"instance": instance.name}
+    if not record.state.ended:
+        said["step"] = record.step
+    if sight.migration is not None:
+        said |= _moved(sight.migration)
     if instance is not None:
-        said |= {"instance": instance.name, "instance_id": instance.id}
-        said |= {"flavor": _flavor(instance.flavor), "host": instance.host}
+        said |= {"host": instance.host, "flavor": _flavor(instance.flavor)}
         said["image"] = instance.image and (instance.image.name or instance.image.id)
-    else:
-        said |= _named(record.request)
-    if migration is not None:
-        said |= {"source": migration.source, "target": migration.target}
-        if migration.target_flavor != migration.source_flavor:
-            said["new_flavor"] = _flavor(migration.target_flavor)
-        if migration.kind is MigrationKind.LIVE_MIGRATION and migration.progress_percent:
-            said["copied"] = f"{migration.progress_percent} %"
+        said["instance_id"] = instance.id
     return {**said, "replay_of": record.replay_of, "project": record.project_id}
+
+
+def _moved(migration: Migration) -> dict[str, Any]:
+    said: dict[str, Any] = {"source": migration.source}
+    said["target"] = migration.target or migration.requested_host
+    if migration.target_flavor != migration.source_flavor:
+        said["new_flavor"] = _flavor(migration.target_flavor)
+    if migration.kind is MigrationKind.LIVE_MIGRATION and migration.progress_percent:
+        said["copied"] = f"{migration.progress_percent} %"
+    return said
 
 
 def _named(request: Json) -> dict[str, Any]:
@@ -83,12 +90,17 @@ def _named(request: Json) -> dict[str, Any]:
 
 def _short(value: Any) -> Any:
     if isinstance(value, Mapping):
-        named = value.get("name") or value.get("id")
-        return named if isinstance(named, str) else "as described"
+        if "vcpus" in value:
+            return _size(value["vcpus"], value.get("memory_mb"))
+        return _short(value.get("name") or value.get("id") or "as described")
     if isinstance(value, list | tuple):
         return ", ".join(str(_short(each)) for each in value[:5])
     return value
 
 
 def _flavor(flavor: Flavor) -> str:
-    return f"{flavor.name} ({flavor.vcpus} vCPUs, {flavor.memory_mib} MiB)"
+    return f"{flavor.name} ({_size(flavor.vcpus, flavor.memory_mib)})"
+
+
+def _size(vcpus: Any, memory_mib: Any) -> str:
+    return f"{vcpus} vCPUs, {memory_mib} MiB"

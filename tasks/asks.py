@@ -7,12 +7,25 @@ of asks are silent by themselves, and these events are sent at the moments that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from models.messages.letters import REPLY, Instruction, Letter, Token
+from models.messages.letters import (
+    HEARTBEAT,
+    MANIFEST,
+    PROGRESS,
+    REPLY,
+    Instruction,
+    Letter,
+    Token,
+)
 from tasks.envelope import fault_text
 
 Event = Mapping[str, Any]
+SILENT: Final = frozenset({HEARTBEAT, MANIFEST, PROGRESS})
+"""Reports that come so often that they would push everything else out of Flower's memory.
+
+How far a copy is shows in the arguments of its operation.
+"""
 
 
 def taken(request: Any, name: str) -> Event:

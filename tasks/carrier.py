@@ -13,8 +13,8 @@ from celery.utils.nodenames import anon_nodename
 from kombu.exceptions import KombuError
 
 from models.errors import Unreachable
-from models.messages.letters import HEARTBEAT, MANIFEST, Letter
-from tasks.asks import answered
+from models.messages.letters import Letter
+from tasks.asks import SILENT, answered
 from tasks.confirms import ConfirmingChannel, Parcel
 from tasks.events import EventStream
 from tasks.routing import EXCHANGE, is_ours
@@ -127,7 +127,7 @@ def parcel(letter: Letter, origin: str) -> Parcel:
 
 def _is_told(letter: Letter) -> bool:
     """Say whether Flower hears of a letter: not of callers' own, nor of every host's pulse."""
-    return is_ours(letter.queue) and letter.task not in (HEARTBEAT, MANIFEST)
+    return is_ours(letter.queue) and letter.task not in SILENT
 
 
 def _sent(letter: Letter) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from models.errors import Conflict, Rejected, Unreachable
 from models.messages.letters import CONDUCTOR, HEARTBEAT, HELLO, MANIFEST, PROGRESS, REPLY, REPORTS
 from models.messages.requests import REQUESTS
 from tasks.app import make_app
+from tasks.asks import SILENT
 from tasks.consumer import Consuming
 from tasks.dead_letters import dead_letter_of, read_dead_letter
 from tasks.events import EventStream
@@ -100,8 +101,8 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
         (MANIFEST, conductor.handle_manifest),
         (PROGRESS, conductor.handle_progress),
     ):
-        pulse = name in (HEARTBEAT, MANIFEST)
-        app.task(name=name, bind=True, typing=False, send_events=not pulse)(report(handle))
+        told = name not in SILENT
+        app.task(name=name, bind=True, typing=False, send_events=told)(report(handle))
 
 
 def bury(conductor: Conductor, message: Message) -> None:

@@ -78,7 +78,7 @@ def _played(fleet: Fleet, flower: Flower) -> Scene:
     refused = (
         send("build_instances", build_body(admin_password=SECRET)),
         send("build_instances", build_body(metadata={"db_password": SECRET})),
-        send("build_instances", build_body(flavor={"vcpus": SECRET, "token": SECRET})),
+        send("build_instances", build_body(flavor={"vcpus": "many", "token": SECRET})),
     )
     fleet.all_ended([failed, *refused])
     return Scene(fleet, flower, build, copying, failed, refused)
@@ -128,7 +128,8 @@ def test_a_live_migration_says_how_far_its_copy_is(scene: Scene) -> None:
     task = scene.flower.until(scene.copying, lambda t: "copied" in t["kwargs"], "copy")
     assert (task["name"], task["state"]) == ("conductor.live_migrate_instance", "DISPATCHED")
     said = _arguments(task)
-    assert (said["instance"], said["source"], said["target"]) == ("mover", "alpha", "beta")
+    assert (said["instance"], said["step"]) == ("mover", "copy")
+    assert (said["source"], said["target"]) == ("alpha", "beta")
     assert said["copied"].endswith(" %")
     (copy,) = [t for t in scene.flower.tasks().values() if t["name"] == "compute.copy"]
     assert (copy["state"], copy["parent_id"]) == ("STARTED", scene.copying)
@@ -141,7 +142,7 @@ def test_a_failed_migration_says_why_in_words(scene: Scene) -> None:
     assert task["exception"].startswith(("HostRefused(", "NoValidHost("))
     assert "the simulated hypervisor refuses to spawn" in task["exception"]
     said = _arguments(task)
-    assert (said["instance"], said["host"]) == ("stayer", "gamma")
+    assert (said["instance"], said["host"], said["target"]) == ("stayer", "gamma", "epsilon")
     spawns = [t for t in scene.family(scene.failed) if t["name"] == "compute.spawn"]
     assert [t["state"] for t in spawns] == ["FAILURE"]
     assert "HostRefused('simulated_refusal: " in spawns[0]["exception"]
@@ -150,7 +151,7 @@ def test_a_failed_migration_says_why_in_words(scene: Scene) -> None:
 def test_in_a_browser_an_operator_finds_all_of_it(scene: Scene, tmp_path: Path) -> None:
     with open_page(tmp_path / "profile") as page:
         page.go(scene.flower.url_with_login)
-        page.go(scene.flower.url + "/tasks")
+        page.go(scene.flower.url + "/tasks?name=conductor.")
         page.until(lambda text: "conductor.live_migrate_instance" in text, "list tasks")
         page.save_picture(tmp_path / "tasks.png")
         _look_at_the_copy(scene, page, tmp_path)
@@ -194,12 +195,10 @@ def test_a_secret_is_refused_by_name_and_its_value_is_nowhere(scene: Scene) -> N
         assert task["exception"].startswith("Rejected(")
         assert field in task["exception"]
     rows = _database(scene)
-    assert scene.refused[0] in rows
-    shown = "instance.flavor.vcpus is "
-    assert shown in rows
+    assert all(id_ in rows for id_ in scene.refused)
     for where, text in {
         "Flower": str(_everything_in_flower(scene)),
-        "the database": rows.replace(f'{shown}\\"{SECRET}', ""),
+        "the database": rows,
         "results": _results(scene),
         "logs": _logs(scene),
     }.items():

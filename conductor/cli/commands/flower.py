@@ -17,6 +17,7 @@ from models.errors import Rejected
 from tasks.app import make_app
 
 _HIGHEST_PORT: Final = 65_535
+_COLUMNS: Final = "name,kwargs,state,received,runtime,worker,uuid"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,7 +57,12 @@ def _run(broker_url: str, login: str, where: tuple[str, str]) -> int:
 
     # Set here, so that the password is on no command line; what is said there wins over FLOWER_*.
     options.basic_auth = [login]
-    fixed = ("--read-only=true", "--logging=none", "--conf=/dev/null")
+    fixed = (
+        "--read-only=true",
+        "--logging=none",
+        "--conf=/dev/null",
+        f"--tasks-columns={_COLUMNS}",
+    )
     # The stubs say that it never returns; it does, at SIGTERM, with an exit code if there is one.
     start: Callable[[list[str]], object] = make_app(broker_url).start
     code = start(["flower", *where, *fixed])
