@@ -24,6 +24,7 @@ _PORT_OF_A_SERVICE = ("tcp://", "udp://", "sctp://")
 Seconds = Annotated[float, Field(gt=0)]
 Ratio = Annotated[float, Field(ge=1.0)]
 Whole = Annotated[int, Field(ge=0)]
+Names = Annotated[str, Field(pattern=r"^([\w.-]+(,|$))*$")]
 
 
 def default_state_dir() -> Path:
@@ -43,6 +44,12 @@ class Settings(BaseModel):
     state_dir: Path = Field(default_factory=default_state_dir)
 
     strategy: Literal["spread", "pack"] = "spread"
+    filters: Names = ""
+    """Names of the filters in force, in order; empty means all of ours."""
+    weighers: Annotated[str, Field(pattern=r"^([\w.-]+=-?\d+(\.\d+)?(,|$))*$")] = ""
+    """`NAME=MULTIPLIER` each: other multipliers for the strategy's weighers, or more of them."""
+    scheduler_subset: Annotated[int, Field(ge=1)] | None = None
+    """One of so many best hosts is drawn; 1 means the best, none given a share of the fleet."""
     cpu_allocation_ratio: Ratio = 4.0
     ram_allocation_ratio: Ratio = 1.0
     disk_allocation_ratio: Ratio = 1.0

@@ -6,10 +6,11 @@ here drops its agent's memory and its unacknowledged letters; journal and hyperv
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -18,6 +19,7 @@ from conductor.operations import OPERATIONS
 from conductor.operations.engine import Engine
 from conductor.operations.scope import EngineSettings
 from conductor.placement.resources import Ratios
+from conductor.scheduling.plugins import filters_named, weighers_named
 from conductor.scheduling.service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.service import ConductorService, Retention, ServiceSettings
@@ -88,8 +90,20 @@ def build_service(
 
 
 def scheduling_settings(settings: Settings) -> SchedulingSettings:
-    """Return what the scheduler needs to know."""
-    return SchedulingSettings(strategy=settings.strategy, down_after_s=settings.down_after_s)
+    """Return what the scheduler needs to know; raise `Rejected` for an unknown filter or weigher.
+
+    Drawn by the number of the process, so that several schedulers seldom want the same host.
+    """
+    plain = SchedulingSettings(strategy=settings.strategy, down_after_s=settings.down_after_s)
+    named = [each for each in settings.filters.split(",") if each]
+    pairs = [each.split("=") for each in settings.weighers.split(",") if each]
+    return replace(
+        plain,
+        seed=os.getpid(),
+        subset=settings.scheduler_subset,
+        filters=filters_named(named) if named else plain.filters,
+        weighers=weighers_named({name: float(number) for name, number in pairs}, plain.weights),
+    )
 
 
 def worker_settings(settings: Settings) -> WorkerSettings:

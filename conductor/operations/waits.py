@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from conductor.store.records import WAITS_ON_HOST
+
 ON_SCHEDULER: Final = "scheduler"
-ON_HOST: Final = "compute:"
+ON_HOST: Final = WAITS_ON_HOST
 """Followed by the name of the host."""
 ON_CHILDREN: Final = "children"
 ON_PARENT: Final = "parent"

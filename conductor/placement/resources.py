@@ -8,6 +8,7 @@ from typing import Final
 
 import os_resource_classes
 
+from conductor.placement.devices import device_class, device_totals, device_wishes
 from conductor.store.records import Host, Inventory
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
@@ -66,6 +67,7 @@ def amounts(
         PCPU: dedicated,
         MEMORY_MB: flavor.memory_mib,
         DISK_GB: root_gb + flavor.ephemeral_gb + mib_to_gib_rounded_up(flavor.swap_mib),
+        **{device_class(alias): count for alias, count in device_wishes(flavor).items()},
         **_overrides(flavor),
     }
     return FrozenMap({name: amount for name, amount in asked.items() if amount})
@@ -74,7 +76,9 @@ def amounts(
 def inventory_of(
     topology: HostTopology, disk_gb: int, reserved: Reservation, ratios: Ratios
 ) -> Mapping[str, Inventory]:
-    """Return what a host offers: CPUs by set, MiB of all NUMA cells, GiB; empty classes left out.
+    """Return what a host offers: CPUs by set, MiB of all NUMA cells, GiB, devices by alias.
+
+    Classes of which it has nothing are left out.
 
     The host's own CPUs come out of the shared ones: dedicated CPUs are set apart by number.
     """
@@ -86,6 +90,7 @@ def inventory_of(
         PCPU: Inventory(dedicated),
         MEMORY_MB: Inventory(memory_mib, reserved.memory_mib, ratios.ram),
         DISK_GB: Inventory(disk_gb, reserved.disk_gb, ratios.disk),
+        **{name: Inventory(count) for name, count in device_totals(topology).items()},
     }
     return {name: inventory for name, inventory in offered.items() if inventory.total}
 

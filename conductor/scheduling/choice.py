@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from conductor.scheduling.checks import Check, Removal, sentence
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fits import Fits, Lack
-from conductor.scheduling.fleet import Fleet, Mask, Numbers
+from conductor.scheduling.fleet import Fleet, Mask, Numbers, Tagged
 from conductor.scheduling.room import Floats
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
@@ -20,6 +22,8 @@ from models.hardware.guest import Placement
 
 EXAMPLES = 3
 CHEAP_LOOKS = 8
+ONE_TIER = 0.1
+"""Hosts this much worse differ in more than in how full they are, and are not drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +66,21 @@ class NoHost:
 
 
 def choose(
-    demand: Demand, fleet: Fleet, settings: SchedulingSettings, fits: Fits
+    demand: Demand,
+    fleet: Fleet,
+    settings: SchedulingSettings,
+    fits: Fits,
+    chance: random.Random | None = None,
 ) -> Selection | NoHost:
     """Return the best host that passes every check, or why none does.
 
-    `fits` remembers answers of the fitter between calls; it changes no answer.
+    `fits` remembers answers of the fitter between calls; it changes no answer. `chance` draws
+    one of the best where the settings say so.
     """
     alive, removals = _filtered(demand, fleet, settings)
     lacking: dict[str, list[tuple[Lack, str]]] = {}
     found: list[tuple[int, float, Placement | None]] = []
-    for row, score in _best_first(alive, demand, fleet, settings):
+    for row, score in _best_first(alive, demand, fleet, settings, chance):
         answer = fits.fit(demand.shape, fleet.hosts[row], pack=settings.pack)
         if isinstance(answer, Lack):
             lacking.setdefault(answer.code, []).append((answer, fleet.hosts[row].name))
@@ -143,7 +152,11 @@ def _misfits(lacking: Sequence[tuple[Lack, str]]) -> Removal:
 
 
 def _best_first(
-    alive: Mask, demand: Demand, fleet: Fleet, settings: SchedulingSettings
+    alive: Mask,
+    demand: Demand,
+    fleet: Fleet,
+    settings: SchedulingSettings,
+    chance: random.Random | None,
 ) -> Iterator[tuple[int, float]]:
     """Yield rows and scores: preferred hosts first, then by score, equals in order of name.
 
@@ -158,6 +171,9 @@ def _best_first(
         for at in np.flatnonzero(rows == fleet.rows.get(name, -1)):
             yield int(rows[at]), float(scores[at])
             left[at] = -np.inf
+    for place in _drawn(left, settings.subset_of(len(rows)), chance):
+        yield int(rows[place]), float(scores[place])
+        left[place] = -np.inf
     for _ in range(min(CHEAP_LOOKS, len(rows))):
         at = left.argmax()
         if left[at] == -np.inf:
@@ -169,8 +185,30 @@ def _best_first(
             yield int(rows[at]), float(scores[at])
 
 
+def _drawn(left: Floats, subset: int, chance: random.Random | None) -> list[int]:
+    """Return the best few in an order of chance; none that is worse than the best by a tier."""
+    if chance is None or subset < 2:
+        return []
+    few = np.argpartition(-left, min(subset, len(left)) - 1)[:subset]
+    drawn = [int(at) for at in np.sort(few[left[few] > left.max() - ONE_TIER])]
+    chance.shuffle(drawn)
+    return drawn
+
+
 def _scores(demand: Demand, fleet: Fleet, rows: Numbers, settings: SchedulingSettings) -> Floats:
     scores = np.zeros(len(rows))
     for weigher, multiplier in settings.weights:
-        scores += multiplier * weigher(demand, fleet, rows)
+        of_own = fleet.tagged(f"{weigher.__name__}_weight_multiplier")
+        weights = weigher(demand, fleet, rows)
+        own = _multipliers(of_own, multiplier, fleet)[rows] if of_own else multiplier
+        scores += own * weights
     return scores
+
+
+def _multipliers(of_own: Sequence[Tagged], usual: float, fleet: Fleet) -> Floats:
+    """Return every host's multiplier: the least of its aggregates, else the usual one."""
+    least = np.full(len(fleet), np.inf)
+    for each in of_own:
+        with suppress(ValueError):
+            np.minimum(least, float(each.value), out=least, where=each.hosts)
+    return np.where(np.isfinite(least), least, usual)

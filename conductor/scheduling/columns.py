@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
+from conductor.placement.devices import CLASS as DEVICE_CLASS
 from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.demand import Shape
 from conductor.scheduling.fleet import HostColumn
+from conductor.scheduling.host_wishes import ARCHITECTURE
 from conductor.store.records import Host
 from models.hardware.guest import DEDICATED, MIXED
 from models.hardware.topology import HostCell
 from models.units import KIB_PER_MIB
+
+HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
+
+CAPABILITIES: Final[Mapping[str, Callable[[Host], str]]] = {
+    "hypervisor_type": lambda host: host.hypervisor,
+    "hypervisor_hostname": lambda host: host.name,
+    "cell": lambda host: host.cell_id,
+}
+"""What a host has one value of, as flavors may ask for it (`capabilities:NAME`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,52 @@ def most_column(resource_class: str) -> HostColumn:
         return most_of(host, resource_class)
 
     return most
+
+
+@lru_cache(maxsize=256)
+def trait_column(trait: str) -> HostColumn:
+    """Return the column of who has a trait; that of threads follows from the hardware too."""
+
+    def has(host: Host) -> int:
+        if trait in host.traits:
+            return 1
+        return trait == HYPERTHREADING and any(
+            cell.threads_per_core > 1 for cell in host.topology.cells
+        )
+
+    return has
+
+
+@lru_cache(maxsize=64)
+def architecture_column(trait: str) -> HostColumn:
+    """Return the column of who is of an architecture, or has not said of which."""
+
+    def is_of(host: Host) -> int:
+        said = [each for each in host.traits if each.startswith(ARCHITECTURE)]
+        return not said or trait in said
+
+    return is_of
+
+
+@lru_cache(maxsize=256)
+def capability_column(name: str, values: frozenset[str]) -> HostColumn:
+    """Return the column of who has one of these values of a capability; nobody has unknown ones."""
+    read = CAPABILITIES.get(name)
+
+    def has(host: Host) -> int:
+        return read is not None and read(host) in values
+
+    return has
+
+
+def instances(host: Host) -> int:
+    """Return how many instances a host has."""
+    return host.instances
+
+
+def free_devices(host: Host) -> int:
+    """Return how many devices of a host nobody has taken."""
+    return sum(left_of(host, name) for name in host.inventory if name.startswith(DEVICE_CLASS))
 
 
 def free_cpus(cell: HostCell) -> int:

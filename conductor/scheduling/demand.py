@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+from conductor.placement.devices import device_requests
 from conductor.placement.resources import MEMORY_MB, VCPU, amounts
 from conductor.scheduling.groups import GroupRule
+from conductor.scheduling.host_wishes import HostWishes, host_wishes_of
 from conductor.store.records import Host, Instance
 from models.errors import Rejected
 from models.hardware.constraints import guest_topology
@@ -16,7 +18,7 @@ from models.hardware.fitting import fit
 from models.hardware.flavor import Flavor
 from models.hardware.guest import GuestTopology, Misfit, Placement
 from models.hardware.image import Image
-from models.hardware.topology import Limits
+from models.hardware.topology import Limits, PciRequest
 
 AGGREGATE_SPEC: Final = "aggregate_instance_extra_specs:"
 """Prefix of the extra specs that ask for a host in an aggregate with that metadata."""
@@ -24,14 +26,18 @@ AGGREGATE_SPEC: Final = "aggregate_instance_extra_specs:"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What all instances of one flavor and image ask: guest topology, amounts, aggregates.
+    """What all instances of one flavor and image ask, and the two themselves.
 
     Compared by identity, so that what was found out about a shape can be remembered cheaply.
     """
 
+    flavor: Flavor
+    image: Image | None
     guest: GuestTopology | None
     amounts: Mapping[str, int]
     aggregate_specs: Mapping[str, str]
+    wishes: HostWishes
+    devices: tuple[PciRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Demand:
 
     instance_id: str
     shape: Shape
+    project_id: str = ""
     zone: str | None = None
     host: str | None = None
     preferred: tuple[str, ...] = ()
@@ -85,6 +92,7 @@ def demand_of(instance: Instance, around: Surroundings) -> Demand:
     return Demand(
         instance_id=instance.id,
         shape=shape_of(instance.flavor, instance.image),
+        project_id=instance.project_id,
         zone=spec.get("availability_zone"),
         host=spec.get("host"),
         preferred=around.preferred,
@@ -110,8 +118,11 @@ def hints_of(instance: Instance) -> Hints:
 @lru_cache(maxsize=1024)
 def shape_of(flavor: Flavor, image: Image | None) -> Shape:
     """Return the shape of an instance; without an image it boots from volumes."""
-    guest = guest_topology(flavor, image or Image(id=""))
+    known = image or Image(id="")
+    guest = guest_topology(flavor, known)
     return Shape(
+        flavor,
+        image,
         guest,
         amounts(flavor, guest, volume_backed=image is None),
         {
@@ -119,6 +130,8 @@ def shape_of(flavor: Flavor, image: Image | None) -> Shape:
             for key, value in flavor.extra_specs.items()
             if key.startswith(AGGREGATE_SPEC)
         },
+        host_wishes_of(flavor, image),
+        device_requests(flavor, known),
     )
 
 
@@ -126,7 +139,8 @@ def place(shape: Shape, host: Host, *, pack: bool) -> Placement | Misfit | None:
     """Return where on the host's NUMA cells the shape fits, or why not; None asks for no cells."""
     if shape.guest is None:
         return None
-    return fit(host.topology, shape.guest, limits_of(host), pack=pack)
+    limits = limits_of(host)
+    return fit(host.topology, shape.guest, limits, pack=pack, pci_requests=shape.devices)
 
 
 def limits_of(host: Host) -> Limits:

@@ -6,7 +6,7 @@ what an operator decided comes before what happens to be full.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
 import numpy as np
@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU
 from conductor.scheduling.checks import Check, Filter
 from conductor.scheduling.columns import (
+    architecture_column,
+    capability_column,
     free_cpus,
     free_memory_mib,
+    instances,
     is_degraded,
     is_enabled,
     is_forced_down,
     left_column,
     most_column,
+    trait_column,
 )
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import NO_PLACE, Fleet, Mask, Numbers
@@ -64,13 +68,73 @@ def in_aggregates(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     A metadata value may list several, separated by commas; one of them has to be equal.
     """
     for key, value in demand.shape.aggregate_specs.items():
-        hosts: set[str] = set()
-        for aggregate in fleet.catalogue.aggregates:
-            offered = aggregate.metadata.get(key, "").split(",")
-            if value in map(str.strip, offered):
-                hosts |= aggregate.hosts
+        passed = np.zeros(len(fleet), np.bool_)
+        for aggregate in fleet.tagged(key):
+            if value in aggregate.values:
+                passed |= aggregate.hosts
         what = f"in no aggregate with {key}={value}"
-        yield Check("other_aggregate", (f"is {what}", f"are {what}"), fleet.mask(hosts))
+        yield Check("other_aggregate", (f"is {what}", f"are {what}"), passed)
+
+
+def not_isolated(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """Hosts set apart for images or projects take no others; such images go nowhere else.
+
+    Aggregate metadata `isolated_images` and `filter_tenant_id`, each a list by commas.
+    """
+    image = demand.shape.image.id if demand.shape.image is not None else ""
+    images = fleet.tagged("isolated_images")
+    if images:
+        own = _any_of(fleet, [each.hosts for each in images if image in each.values])
+        others = _any_of(fleet, [each.hosts for each in images])
+        lacks = ("is set apart for other images", "are set apart for other images")
+        if own.any():
+            lacks = ("is not set apart for its image", "are not set apart for its image")
+        yield Check("isolated", lacks, own if own.any() else ~others)
+    projects = fleet.tagged("filter_tenant_id")
+    if projects:
+        closed = [each.hosts for each in projects if demand.project_id not in each.values]
+        lacks = ("is set apart for other projects", "are set apart for other projects")
+        opened = [each.hosts for each in projects if demand.project_id in each.values]
+        yield Check("other_project", lacks, _any_of(fleet, opened) | ~_any_of(fleet, closed))
+
+
+def not_crowded(_demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """Within the most instances, and the most work at once, that aggregates allow their hosts.
+
+    Aggregate metadata `max_instances_per_host` and `max_io_ops_per_host`; of several the least.
+    """
+    for key, what, have in (
+        ("max_instances_per_host", "instances", fleet.column(instances)),
+        ("max_io_ops_per_host", "builds and moves under way", fleet.busy),
+    ):
+        for limit in fleet.tagged(key):
+            if limit.value.isdecimal():
+                most = int(limit.value)
+                lacks = (f"has {most:,} {what} already", f"have {most:,} {what} already")
+                yield Check(key.removesuffix("_per_host"), lacks, ~limit.hosts | (have < most))
+
+
+def has_traits(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """With the traits that flavor and image require, without those that the flavor forbids."""
+    wishes = demand.shape.wishes
+    for trait in sorted(wishes.required):
+        lacks = (f"lacks the trait {trait}", f"lack the trait {trait}")
+        yield Check("trait_missing", lacks, fleet.column(trait_column(trait)) == 1)
+    for trait in sorted(wishes.forbidden):
+        lacks = (f"has the forbidden trait {trait}", f"have the forbidden trait {trait}")
+        yield Check("trait_forbidden", lacks, fleet.column(trait_column(trait)) == 0)
+    if wishes.architecture is not None:
+        lacks = ("is of another architecture", "are of another architecture")
+        column = fleet.column(architecture_column(wishes.architecture))
+        yield Check("other_architecture", lacks, column == 1)
+
+
+def has_capabilities(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """With the values of its own that the flavor asks for, such as the hypervisor's kind."""
+    for name, values in demand.shape.wishes.capabilities.items():
+        what = f"no {name} of {' or '.join(sorted(values))}"
+        passed = fleet.column(capability_column(name, values)) == 1
+        yield Check("capability_missing", (f"has {what}", f"have {what}"), passed)
 
 
 def hinted(demand: Demand, fleet: Fleet) -> Iterator[Check]:
@@ -154,14 +218,22 @@ DEFAULT_FILTERS: tuple[Filter, ...] = (
     in_service,
     in_zone,
     in_aggregates,
+    not_isolated,
+    has_traits,
+    has_capabilities,
     hinted,
     in_group,
+    not_crowded,
     has_amounts,
     has_numa_cells,
 )
 
 PHYSICAL: frozenset[Filter] = frozenset({named, has_amounts, has_numa_cells})
 """What even a forced demand is held to: the host that was named, and its room."""
+
+
+def _any_of(fleet: Fleet, masks: Iterable[Mask]) -> Mask:
+    return reduce(np.logical_or, masks, np.zeros(len(fleet), np.bool_))
 
 
 def _not_negative(left: Numbers) -> Numbers:

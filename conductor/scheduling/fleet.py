@@ -7,6 +7,7 @@ first asked for and kept current as hosts change.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ HostColumn: TypeAlias = Callable[[Host], int]
 CellColumn: TypeAlias = Callable[[HostCell], int]
 
 NO_PLACE = -1
+COLUMNS_AT_MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,24 @@ class Catalogue:
         return next((zone for zone in sorted(self.zones) if host in self.zones[zone]), None)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tagged:
+    """The hosts of an aggregate, and the value that its metadata has for the key asked for."""
+
+    hosts: Mask
+    value: str
+
+    @property
+    def values(self) -> frozenset[str]:
+        """The value as a list, comma separated."""
+        return frozenset(filter(None, map(str.strip, self.value.split(","))))
+
+
 class Fleet:
-    """Hosts by row, in order of name; rows are stable while no host comes or goes."""
+    """Hosts by row, in order of name; rows are stable while no host comes or goes.
+
+    `up` says which have been heard of, `busy` how many operations wait for each.
+    """
 
     def __init__(
         self,
@@ -64,12 +82,14 @@ class Fleet:
         self.catalogue = catalogue or Catalogue()
         self.habits = habits or Habits()
         self.up: Mask = self.mask(up)
-        self._columns: dict[HostColumn, Numbers] = {}
+        self.busy: Numbers = np.zeros(len(self.hosts), np.int64)
+        self._columns: OrderedDict[HostColumn, Numbers] = OrderedDict()
         self._totals: dict[HostColumn, int] = {}
         self._cells: dict[CellColumn, Numbers] = {}
         self._widest = self._most_cells()
         self._labels: dict[str, Numbers] = {}
         self._zones: dict[str, Mask] = {}
+        self._tagged: OrderedDict[str, tuple[Tagged, ...]] = OrderedDict()
         self._before: dict[str, Host] | None = None
 
     def __len__(self) -> int:
@@ -81,9 +101,16 @@ class Fleet:
         return None if row is None else self.hosts[row]
 
     def column(self, of: HostColumn) -> Numbers:
-        """Return `of(host)` for every row; `of` must always be the same function object."""
+        """Return `of(host)` for every row; `of` must always be the same function object.
+
+        Users name classes, traits and the like as they please, so only the columns that were
+        asked for lately are kept.
+        """
         if of not in self._columns:
             self._columns[of] = np.fromiter(map(of, self.hosts), np.int64, len(self.hosts))
+            if len(self._columns) > COLUMNS_AT_MOST:
+                self._columns.popitem(last=False)
+        self._columns.move_to_end(of)
         return self._columns[of]
 
     def total(self, of: HostColumn) -> int:
@@ -106,6 +133,27 @@ class Fleet:
         mask = np.zeros(len(self.hosts), np.bool_)
         mask[[self.rows[name] for name in names if name in self.rows]] = True
         return mask
+
+    def numbers(self, of: Mapping[str, int]) -> Numbers:
+        """Return the numbers by row of what is counted by host name; hosts without have 0."""
+        numbers = np.zeros(len(self.hosts), np.int64)
+        for name, count in of.items():
+            if name in self.rows:
+                numbers[self.rows[name]] = count
+        return numbers
+
+    def tagged(self, key: str) -> tuple[Tagged, ...]:
+        """Return the hosts and the value of every aggregate whose metadata has the key."""
+        if key not in self._tagged:
+            self._tagged[key] = tuple(
+                Tagged(self.mask(each.hosts), each.metadata[key])
+                for each in self.catalogue.aggregates
+                if key in each.metadata
+            )
+            if len(self._tagged) > COLUMNS_AT_MOST:
+                self._tagged.popitem(last=False)
+        self._tagged.move_to_end(key)
+        return self._tagged[key]
 
     def zone(self, name: str) -> Mask:
         """Return which rows are in an availability zone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
@@ -67,6 +68,8 @@ class Scheduler:
         self._store = store
         self._settings = settings or SchedulingSettings()
         self._view = FleetView(self._settings)
+        seed = self._settings.seed
+        self._chance = None if seed is None else random.Random(seed)
         # Held while deciding, never while a writing transaction is open.
         self._deciding = threading.Lock()
 
@@ -77,6 +80,7 @@ class Scheduler:
         answered before returns the same answer. Raises `Conflict` when others were faster too
         many times in a row (the message may simply be delivered again), and `Unreachable`.
         """
+        self._learn(message)
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(Conflict),
             wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.25),
@@ -87,6 +91,12 @@ class Scheduler:
                 again = attempt.retry_state.attempt_number > 1
                 return self._answer(message, force=again)
         return []
+
+    def _learn(self, message: SelectHosts) -> None:
+        """Remember the host that made somebody ask again: the last of those that were tried."""
+        if message.token.attempt > 1 and message.ignored:
+            with self._deciding:
+                self._view.fleet.habits.note_failed(message.ignored[-1:])
 
     def _answer(self, message: SelectHosts, *, force: bool) -> list[Letter]:
         with self._deciding, self._store.read() as uow:
@@ -136,7 +146,8 @@ class Scheduler:
         except (Rejected, Broken) as error:
             return error
         self._view.fleet.habits.note_asked(demand.shape)
-        return choose(demand, self._view.fleet, self._settings, self._view.fits)
+        fleet, fits = self._view.fleet, self._view.fits
+        return choose(demand, fleet, self._settings, fits, self._chance)
 
     def _settle(
         self, uow: UnitOfWork, message: SelectHosts, plan: Plan, fleet: Fleet

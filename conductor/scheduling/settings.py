@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from conductor.scheduling.checks import Filter
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.filters import DEFAULT_FILTERS, PHYSICAL
 from conductor.scheduling.weighers import PACK, SPREAD, Weigher
+
+ONE_IN: Final = 128
+MOST_SPREAD: Final = 64
+MOST_PACKED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,8 @@ class SchedulingSettings:
     `alternates` are chosen beside each host, from the same checks. A view of the fleet is at
     most `refresh_s` old when it says yes, and fresh when it says no. A host is down when
     it has not been heard of for `down_after_s`. Somebody else moving first is answered by
-    looking again, at most `tries` times.
+    looking again, at most `tries` times. With a `seed`, one of the `subset` best hosts is drawn,
+    so that schedulers with other seeds do not all run for the same one.
     """
 
     strategy: Literal["spread", "pack"] = "spread"
@@ -26,6 +31,8 @@ class SchedulingSettings:
     refresh_s: float = 0.5
     down_after_s: float = 30.0
     tries: int = 10
+    seed: int | None = None
+    subset: int | None = None
     filters: tuple[Filter, ...] = DEFAULT_FILTERS
     weighers: tuple[tuple[Weigher, float], ...] | None = None
 
@@ -33,6 +40,15 @@ class SchedulingSettings:
     def pack(self) -> bool:
         """Whether used hosts and NUMA cells come before empty ones."""
         return self.strategy == "pack"
+
+    def subset_of(self, candidates: int) -> int:
+        """How many of so many candidates one is drawn from: those told, else a small share."""
+        if self.seed is None:
+            return 1
+        if self.subset is not None:
+            return max(1, self.subset)
+        most = MOST_PACKED if self.pack else MOST_SPREAD
+        return max(1, min(most, candidates // ONE_IN))
 
     def filters_for(self, demand: Demand) -> tuple[Filter, ...]:
         """The filters in force for a demand: of a forced one, the physical ones."""

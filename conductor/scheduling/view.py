@@ -10,7 +10,7 @@ from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import CatalogueEntry, Host
+from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Host
 
 HEARTBEATS_PER_LIFE = 10
 """Heartbeats are read this often while a host may stay silent: they touch no claim."""
@@ -33,6 +33,7 @@ class FleetView:
             return False
         catalogue = self._catalogue(uow)
         came = self._follow(uow, catalogue)
+        self.fleet.busy = self.fleet.numbers(_busy(uow))
         silence_s = self._settings.down_after_s / HEARTBEATS_PER_LIFE
         if force or came or now - self._heard_at >= silence_s:
             self.fleet.up = self.fleet.mask(self._alive(uow))
@@ -73,6 +74,16 @@ class FleetView:
         for beat in uow.heartbeats.where(kind="compute"):
             if is_up(self.fleet.get(beat.name), beat, uow.now, silence_s):
                 yield beat.name
+
+
+def _busy(uow: UnitOfWork) -> Mapping[str, int]:
+    """Return host to the number of operations that wait for it."""
+    awaited = uow.operations.awaited().items()
+    return {
+        who.removeprefix(WAITS_ON_HOST): count
+        for who, count in awaited
+        if who.startswith(WAITS_ON_HOST)
+    }
 
 
 def catalogue_of(entries: Iterable[CatalogueEntry]) -> Catalogue:

@@ -1,7 +1,9 @@
 """The weighers: which of the possible hosts is best, each a plain function over rows of the fleet.
 
-A weigher gives every row a weight between 0 and about 1, higher is better; the settings
-multiply and add them, so that what has the greater multiplier decides first.
+A weigher gives every row a weight of about 1 at most, higher is better, or one number where all
+are alike to it; the settings multiply and add them, so that what has the greater multiplier
+decides first. An aggregate may have multipliers of its own for its hosts (metadata
+`NAME_weight_multiplier`; of several the least).
 """
 
 from __future__ import annotations
@@ -12,16 +14,15 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from conductor.scheduling.columns import capacity_column, left_column
+from conductor.scheduling.columns import capacity_column, free_devices, instances, left_column
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import Fleet, Numbers
 from conductor.scheduling.room import Floats, room_of, usual, worth
-from conductor.store.records import Host
 
-Weigher: TypeAlias = Callable[[Demand, Fleet, Numbers], Floats]
+Weigher: TypeAlias = Callable[[Demand, Fleet, Numbers], Floats | float]
 
 
-def room_to_grow(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+def room_to_grow(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
     """Where a group starts: in the place with most room for what is usually asked.
 
     Members that come later have to follow the first one (of their domain), so a place that
@@ -30,9 +31,9 @@ def room_to_grow(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     """
     rule = demand.group
     if rule is None or not rule.hard or rule.policy == "anti-affinity":
-        return np.zeros(len(rows))
+        return 0.0
     if any(rule.together or member.domain == rule.domain for member in rule.members):
-        return np.zeros(len(rows))
+        return 0.0
     shapes = usual(fleet, demand.shape)
     labels = fleet.labels(rule.scope)[rows]
     room = worth(room_of(fleet, rows, [shape for shape, _ in shapes]), shapes)
@@ -42,10 +43,13 @@ def room_to_grow(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     return np.asarray(whole[labels] / max(whole.max(), np.finfo(float).tiny))
 
 
-def homes_left_alone(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+def homes_left_alone(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
     """Elsewhere than where a group lives that cannot go elsewhere."""
+    homes = _homes(demand, fleet)
+    if not homes:
+        return 0.0
     weights = np.ones(len(rows))
-    for scope, places in _homes(demand, fleet).items():
+    for scope, places in homes.items():
         weights[fleet.at(scope, places)[rows]] = 0.0
     return weights
 
@@ -61,18 +65,18 @@ def _homes(demand: Demand, fleet: Fleet) -> dict[str, list[int]]:
     return homes
 
 
-def soft_group(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+def soft_group(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
     """Beside the members of a soft affinity group, away from those of a soft anti-affinity one."""
-    weights = np.zeros(len(rows))
     rule = demand.group
     if rule is None or rule.hard or not rule.members:
-        return weights
+        return 0.0
+    weights = np.zeros(len(rows))
     labels = fleet.labels(rule.scope)[rows]
     for member in rule.members:
         place = fleet.place_of(rule.scope, member.host)
         if place is not None:
             weights[labels == place] += 1.0 if rule.together else -1.0
-    return weights / len(rule.members)
+    return np.asarray(weights / len(rule.members))
 
 
 def room_left(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
@@ -111,6 +115,40 @@ def usual_room_kept(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     return weights
 
 
+def trustworthy(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
+    """A host that has not failed lately what was placed there.
+
+    The emptiest host of a fleet is often the one on which nothing works.
+    """
+    failed = fleet.habits.failures()
+    if not failed:
+        return 0.0
+    weights = np.zeros(len(rows))
+    for name, failures in failed.items():
+        if name in fleet.rows:
+            weights[rows == fleet.rows[name]] = -min(1.0, failures / FAILED_OFTEN)
+    return weights
+
+
+def less_busy(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """A host for which few operations wait, as a share of the busiest."""
+    busy = fleet.busy[rows]
+    return np.asarray(1.0 - busy / max(1, int(fleet.busy.max(initial=0))))
+
+
+def few_instances(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """A host with few instances, as a share of the most that any has."""
+    column = fleet.column(instances)
+    return np.asarray(1.0 - column[rows] / max(1, int(column.max(initial=0))))
+
+
+def devices_left_alone(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
+    """Where no devices are wanted, a host that has none free."""
+    if demand.shape.devices:
+        return 0.0
+    return np.asarray(fleet.column(free_devices)[rows] == 0, np.float64)
+
+
 def _left_in_all(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     """Return what is left of the classes asked for, each as a share of the largest host's."""
     left = np.zeros(len(rows))
@@ -120,17 +158,15 @@ def _left_in_all(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     return left
 
 
-def instances(host: Host) -> int:
-    """Return how many instances a host has: the column."""
-    return host.instances
-
-
+FAILED_OFTEN: Final = 4.0
 TIE: Final = 1e-6
 NEAREST: Final = 1024
 
 COMMON: Final[tuple[tuple[Weigher, float], ...]] = (
+    (trustworthy, 100_000.0),
     (room_to_grow, 10_000.0),
     (homes_left_alone, 1_000.0),
+    (devices_left_alone, 200.0),
     (soft_group, 100.0),
 )
 SPREAD: Final = (*COMMON, (room_left, 1.0))

@@ -154,6 +154,10 @@ class MemoryOperations(MemoryRows[OperationRecord], Operations):
         return [operation.id for operation in self._before("wakes", just_after, limit)]
 
     @override
+    def awaited(self) -> Mapping[str, int]:
+        return self._view.see(self._table, lambda hidden: self._table.counts("waiting_on", hidden))
+
+    @override
     def drop_ended_before(self, at: float, limit: int) -> int:
         ended = self._before("ended", at, limit)
         for operation in ended:

@@ -71,6 +71,17 @@ class Table(Generic[T]):
                 found = [value for value in found if getattr(value, name) == asked]
         return found
 
+    def counts(self, name: str, overlay: Overlay[T]) -> dict[Any, int]:
+        """Return every value of a hashed field that is there, with how many records have it."""
+        found = {value: len(keys) for value, keys in self._hashed[name].items()}
+        for key, old in overlay.items():
+            now = self.rows.get(key)
+            for record, step in ((now, -1), (old, +1)):
+                if record is not None:
+                    value = getattr(record, name)
+                    found[value] = found.get(value, 0) + step
+        return {value: count for value, count in found.items() if value is not None and count}
+
     def before(self, name: str, at: float, limit: int, overlay: Overlay[T]) -> list[T]:
         """Return the records whose moment is earlier than `at`, earliest first."""
         entries = self._sorted[name]

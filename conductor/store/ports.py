@@ -71,6 +71,9 @@ class Operations(Rows[OperationRecord], Protocol):
     def overdue(self, now: float, limit: int) -> list[str]:
         """Return ids of running operations whose `wake_at` has passed, longest overdue first."""
 
+    def awaited(self) -> Mapping[str, int]:
+        """Return who is waited for (`waiting_on`), and by how many operations."""
+
     def drop_ended_before(self, at: float, limit: int) -> int:
         """Delete ended operations with their events and decisions; return how many."""
 

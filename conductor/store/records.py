@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from models.hardware.flavor import Flavor
 from models.hardware.guest import Placement
@@ -23,6 +23,9 @@ from models.lifecycle import (
 )
 
 Json = Mapping[str, Any]
+
+WAITS_ON_HOST: Final = "compute:"
+"""What `waiting_on` begins with where a host is waited for, before its name."""
 
 
 @dataclass(frozen=True, slots=True)

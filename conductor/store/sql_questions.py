@@ -34,6 +34,12 @@ OVERDUE: Final = (
     .limit(_LIMIT)
 )
 
+AWAITED: Final = (
+    sa.select(OPERATIONS.c.waiting_on, sa.func.count())
+    .where(OPERATIONS.c.waiting_on.is_not(None))
+    .group_by(OPERATIONS.c.waiting_on)
+)
+
 ENDED_BEFORE: Final = _earliest(OPERATIONS, "ended_at")
 DELETED_BEFORE: Final = _earliest(INSTANCES, "deleted_at")
 DEAD_BEFORE: Final = _earliest(DEAD_LETTERS, "at")

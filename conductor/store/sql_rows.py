@@ -210,6 +210,10 @@ class SqlOperations(SqlRows[OperationRecord], Operations):
         return [row[0] for row in rows]
 
     @override
+    def awaited(self) -> Mapping[str, int]:
+        return dict(self._session.run(questions.AWAITED, {}).fetchall())
+
+    @override
     def drop_ended_before(self, at: float, limit: int) -> int:
         ids = self._drop_all(questions.ENDED_BEFORE, at, limit)
         self._events.drop_of(ids)

@@ -14,6 +14,7 @@ Question = Callable[[UnitOfWork], object]
 
 QUESTIONS: Mapping[str, Question] = {
     "operations.overdue": lambda uow: uow.operations.overdue(1.0, 5),
+    "operations.awaited": lambda uow: uow.operations.awaited(),
     "operations.drop_ended_before": lambda uow: uow.operations.drop_ended_before(1.0, 5),
     "operations by instance": lambda uow: uow.operations.where(instance_id="i"),
     "operations by parent": lambda uow: uow.operations.where(parent_id="p"),

@@ -25,6 +25,22 @@ def test_overdue_operations_come_longest_overdue_first(store: Store) -> None:
         assert uow.operations.overdue(10.0, 10) == ["late", "due"]
 
 
+def test_who_is_waited_for_is_counted_as_the_reader_sees_it(store: Store) -> None:
+    with store.begin() as uow:
+        for name, waiting_on in (("a", "compute:h"), ("b", "compute:h"), ("c", "x"), ("d", None)):
+            uow.operations.add(records.an_operation(name, waiting_on=waiting_on))
+        assert uow.operations.awaited() == {"compute:h": 2, "x": 1}
+    with store.read() as reading:
+        assert reading.operations.awaited() == {"compute:h": 2, "x": 1}
+        with store.begin() as uow:
+            uow.operations.save(records.an_operation("a", waiting_on="compute:k"))
+            uow.operations.drop("c")
+            assert uow.operations.awaited() == {"compute:h": 1, "compute:k": 1}
+        assert reading.operations.awaited() == {"compute:h": 2, "x": 1}
+    with store.read() as uow:
+        assert uow.operations.awaited() == {"compute:h": 1, "compute:k": 1}
+
+
 @pytest.mark.parametrize("state", sorted(ENDED))
 def test_an_ended_operation_is_never_overdue(store: Store, state: OperationState) -> None:
     with store.begin() as uow:

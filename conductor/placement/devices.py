@@ -1,0 +1,73 @@
+"""Devices that a flavor passes through to its guests, counted as resource classes of their own.
+
+A flavor names an alias and a count (`pci_passthrough:alias` = `gpu:2`); a host offers a pool of
+devices under the alias in the pool's tags, else under vendor and product. How many are left is
+a matter of amounts, and exact; which NUMA cells they are near is the fitter's to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from models.errors import Rejected
+from models.hardware.device_wishes import pci_numa_policy
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
+from models.hardware.topology import HostTopology, PciPool, PciRequest
+
+SPEC: Final = "pci_passthrough:alias"
+CLASS: Final = "CUSTOM_PCI_"
+MOST: Final = 64
+"""More devices of one alias than this fit no guest."""
+
+_WISH: Final = re.compile(r"([A-Za-z0-9_-]{1,64}):([0-9]{1,3})")
+_NUMBERED: Final = re.compile(r"([0-9a-fA-F]{4})_([0-9a-fA-F]{4})")
+
+
+def device_wishes(flavor: Flavor) -> Mapping[str, int]:
+    """Return how many devices of each alias the flavor asks for.
+
+    Raises `Rejected` (`pci_alias_invalid`) for anything but `ALIAS:COUNT`, comma separated.
+    """
+    wishes: Counter[str] = Counter()
+    for part in filter(None, map(str.strip, flavor.extra_specs.get(SPEC, "").split(","))):
+        found = _WISH.fullmatch(part)
+        if found is None or not 1 <= int(found[2]) <= MOST:
+            rule = f"should be ALIAS:COUNT, comma separated, each count from 1 to {MOST}"
+            raise Rejected("pci_alias_invalid", f"{SPEC} is {part[:40]!r}: {rule}", key=SPEC)
+        wishes[found[1]] += int(found[2])
+    return wishes
+
+
+def device_requests(flavor: Flavor, image: Image) -> tuple[PciRequest, ...]:
+    """Return the flavor's devices as the fitter asks for them."""
+    policy = pci_numa_policy(flavor, image)
+    wishes = device_wishes(flavor)
+    return tuple(PciRequest(name, n, (_spec_of(name),), policy) for name, n in wishes.items())
+
+
+def device_class(alias: str) -> str:
+    """Return the resource class that counts the devices of an alias."""
+    return CLASS + alias.upper().replace("-", "_")
+
+
+def device_totals(topology: HostTopology) -> Mapping[str, int]:
+    """Return how many devices a host has of each resource class."""
+    totals: Counter[str] = Counter()
+    for pool in topology.pci_pools:
+        totals[device_class(_alias_of(pool))] += pool.count
+    return totals
+
+
+def _alias_of(pool: PciPool) -> str:
+    return pool.tags.get("alias") or f"{pool.vendor_id}_{pool.product_id}"
+
+
+def _spec_of(alias: str) -> Mapping[str, str]:
+    numbered = _NUMBERED.fullmatch(alias)
+    if numbered is None:
+        return {"alias": alias}
+    return {"vendor_id": numbered[1], "product_id": numbered[2]}

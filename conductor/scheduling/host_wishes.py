@@ -1,0 +1,84 @@
+"""What a flavor and an image ask of the host itself: traits, capabilities, devices (pure).
+
+Traits are those of the field (`HW_CPU_X86_AVX2`, `CUSTOM_…`): a flavor requires or forbids them,
+an image only requires. A capability is a property of the host that has one value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from models.hardware.flavor import Flavor
+from models.hardware.frozen import FrozenMap
+from models.hardware.image import Image
+from models.hardware.wording import one_of, wrong
+
+ARCHITECTURE: Final = "HW_ARCH_"
+"""Prefix of the traits that name an architecture; a host without any has not said which it is."""
+
+CAPABILITY: Final = "capabilities:"
+
+_TRAIT: Final = re.compile(r"trait(?:\d+|_[A-Za-z0-9_-]+)?:(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class HostWishes:
+    """Traits that a host must have or must not have, its architecture, and capability values."""
+
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    architecture: str | None = None
+    capabilities: Mapping[str, frozenset[str]] = FrozenMap({})
+
+
+def host_wishes_of(flavor: Flavor, image: Image | None) -> HostWishes:
+    """Return what both ask of the host; raise `Rejected` where they contradict or are malformed.
+
+    Codes: `trait_invalid`, `traits_contradict`.
+    """
+    said = {
+        found[1]: one_of(value, ("required", "forbidden"), "trait_invalid", key)
+        for key, value in flavor.extra_specs.items()
+        if (found := _TRAIT.fullmatch(key))
+    }
+    forbidden = frozenset(trait for trait, how in said.items() if how == "forbidden")
+    by_image = _required_by(image) if image is not None else frozenset()
+    for trait in sorted(by_image & forbidden):
+        rule = "the flavor forbids it, the image requires it"
+        raise wrong("traits_contradict", f"trait:{trait}", "forbidden", rule)
+    required = frozenset(trait for trait, how in said.items() if how == "required")
+    return HostWishes(
+        required | by_image, forbidden, _architecture(image), FrozenMap(_capabilities(flavor))
+    )
+
+
+def _required_by(image: Image) -> frozenset[str]:
+    listed = image.properties.get("traits_required") or ()
+    names = listed if isinstance(listed, tuple) else (listed,)
+    flat = {
+        found[1]
+        for key, value in image.properties.items()
+        if (found := _TRAIT.fullmatch(key)) and one_of(value, ("required",), "trait_invalid", key)
+    }
+    return frozenset(map(str, names)) | flat
+
+
+def _architecture(image: Image | None) -> str | None:
+    asked = image.properties.get("hw_architecture") if image is not None else None
+    return None if asked is None else f"{ARCHITECTURE}{str(asked).upper()}"
+
+
+def _capabilities(flavor: Flavor) -> dict[str, frozenset[str]]:
+    """Return the values allowed by capability; `<or> A <or> B` allows several."""
+    asked = {}
+    for key, value in flavor.extra_specs.items():
+        if not key.startswith(CAPABILITY):
+            continue
+        name = key.removeprefix(CAPABILITY)
+        plain = value.removeprefix("s==").removeprefix("==").strip()
+        parts = plain.split("<or>") if plain.startswith("<or>") else [plain]
+        asked[name] = frozenset(part.strip() for part in parts if part.strip())
+    return asked

@@ -1,0 +1,160 @@
+"""Which of the possible hosts comes first: failures, multipliers, names, chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from conductor.cli.embedded import scheduling_settings
+from conductor.scheduling import plugins
+from conductor.scheduling.checks import Check
+from conductor.scheduling.demand import Demand
+from conductor.scheduling.filters import DEFAULT_FILTERS, PHYSICAL, in_zone
+from conductor.scheduling.fleet import Fleet, Numbers
+from conductor.scheduling.habits import FORGIVEN_S, Habits
+from conductor.scheduling.plugins import filters_named, weighers_named
+from conductor.scheduling.room import Floats
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.weighers import SPREAD, few_instances, less_busy, room_left
+from conductor.settings import read_settings
+from models.errors import Rejected
+from tests.scheduling.world import World, chosen, flavor, host, refusal
+
+
+def test_a_host_that_failed_comes_last_until_it_is_forgiven() -> None:
+    world = World()
+    world.add_hosts(host("a", shared=8), host("b"))
+    assert chosen(world.build(flavor(vcpus=1))) == ["a"]
+    message = world.ask(world.add_instance(flavor(vcpus=1)), ignored=("a",))
+    again = message.model_copy(update={"token": message.token.model_copy(update={"attempt": 2})})
+    assert chosen(world.answer(again)) == ["b"]
+    assert chosen(world.build(flavor(vcpus=1))) == ["b"]
+    assert chosen(world.build(flavor(vcpus=1), host="a")) == ["a"]
+
+
+def test_failures_count_less_with_time() -> None:
+    now = [0.0]
+    habits = Habits(lambda: now[0])
+    habits.note_failed(["a"])
+    habits.note_failed(["a"])
+    assert habits.failures() == {"a": 2.0}
+    now[0] = FORGIVEN_S
+    assert habits.failures() == {"a": 1.0}
+    now[0] = 6 * FORGIVEN_S
+    assert habits.failures() == {}
+
+
+def test_an_aggregate_has_multipliers_of_its_own() -> None:
+    world = World(settings=SchedulingSettings(refresh_s=0))
+    world.add_hosts(host("a", shared=8), host("b", shared=4))
+    assert chosen(world.build(flavor(vcpus=1))) == ["a"]
+    for name, value in (("last", "-1"), ("odd", "much")):
+        world.define(
+            "aggregate", name, hosts=["a"], metadata={"room_left_weight_multiplier": value}
+        )
+    assert [chosen(world.build(flavor(vcpus=1))) for _ in range(3)] == [["b"]] * 3
+
+
+def test_filters_are_listed_by_name_and_the_physical_ones_always_hold() -> None:
+    named = filters_named(["in_zone"])
+    assert named[0] is in_zone
+    assert set(named) == {in_zone, *PHYSICAL}
+    world = World(settings=SchedulingSettings(filters=named))
+    world.add_hosts(host("a"), beat=False)
+    assert chosen(world.build()) == ["a"]
+    assert refusal(world.build(flavor(root_gb=5000))).startswith("1 host: 1 lacks free disk")
+
+
+@pytest.mark.parametrize("name", ["unheard_of", ""])
+def test_an_unknown_name_is_refused_and_ours_are_listed(name: str) -> None:
+    with pytest.raises(Rejected, match="ours are named, in_service") as refused:
+        filters_named([name])
+    assert refused.value.code == "filter_unknown"
+    with pytest.raises(Rejected) as refused:
+        weighers_named({name: 1.0}, SPREAD)
+    assert refused.value.code == "weigher_unknown"
+
+
+def only_b(_demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """Only hosts called b."""
+    yield Check("not_b", ("is not b", "are not b"), fleet.mask(["b"]))
+
+
+def small_names(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
+    """Nobody in particular."""
+    return 0.0
+
+
+def test_a_third_party_adds_filters_and_weighers_by_entry_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def found(group: str, name: str) -> tuple[EntryPoint, ...]:
+        value = f"{__name__}:{name}"
+        return (EntryPoint(name, value, group),) if name in ("only_b", "small_names") else ()
+
+    monkeypatch.setattr(plugins, "entry_points", found)
+    filters = filters_named(["only_b"])
+    weighers = weighers_named({"small_names": 2.0}, SPREAD)
+    assert (small_names, 2.0) in weighers
+    world = World(settings=SchedulingSettings(filters=filters, weighers=weighers))
+    world.add_hosts(host("a"), host("b"))
+    assert chosen(world.build()) == ["b"]
+    assert refusal(world.build(host="a")) == (
+        "2 hosts: 1 is not b, 1 is not a, which was asked for"
+    )
+
+
+def settings_of(variables: Mapping[str, str]) -> SchedulingSettings:
+    return scheduling_settings(read_settings(variables))
+
+
+def test_the_environment_names_filters_weighers_and_multipliers() -> None:
+    settings = settings_of(
+        {
+            "CONDUCTOR_FILTERS": "named,in_service,has_amounts,has_numa_cells",
+            "CONDUCTOR_WEIGHERS": "room_left=0,less_busy=2.5,few_instances=1",
+        }
+    )
+    assert [each.__name__ for each in settings.filters] == [
+        "named",
+        "in_service",
+        "has_amounts",
+        "has_numa_cells",
+    ]
+    multipliers = dict(settings.weights)
+    assert (multipliers[less_busy], multipliers[few_instances]) == (2.5, 1.0)
+    assert room_left not in multipliers
+    assert settings_of({}).filters == DEFAULT_FILTERS
+    assert settings_of({}).weights == SPREAD
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("WEIGHERS", "room_left"), ("WEIGHERS", "a=b"), ("FILTERS", "a b"), ("SCHEDULER_SUBSET", "0")],
+)
+def test_malformed_lists_are_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(Rejected, match=f"CONDUCTOR_{name} is"):
+        settings_of({f"CONDUCTOR_{name}": value})
+
+
+def hosts_drawn(seed: int | None, subset: int | None) -> list[str]:
+    world = World(settings=SchedulingSettings(seed=seed, subset=subset))
+    world.add_hosts(*(host(f"h{n}") for n in range(8)))
+    return [chosen(world.build(flavor(vcpus=1)))[0] for _ in range(8)]
+
+
+def test_one_of_the_best_is_drawn_by_the_seed_and_only_with_one() -> None:
+    assert hosts_drawn(None, 4) == [f"h{n}" for n in range(8)]
+    assert hosts_drawn(7, 1) == [f"h{n}" for n in range(8)]
+    assert hosts_drawn(7, None) == [f"h{n}" for n in range(8)]
+    assert hosts_drawn(7, 4) == hosts_drawn(7, 4)
+    assert hosts_drawn(7, 4) != hosts_drawn(8, 4)
+
+
+def test_a_draw_never_takes_a_host_of_a_worse_kind() -> None:
+    world = World(settings=SchedulingSettings(strategy="pack", seed=3, subset=8))
+    world.add_hosts(*(host(f"h{n}") for n in range(8)))
+    first = chosen(world.build(flavor(vcpus=1)))
+    assert [chosen(world.build(flavor(vcpus=1))) for _ in range(5)] == [first] * 5
