@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from conductor.cli.guest import answer_guest
+from models.errors import Rejected
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
+from models.hardware.wishes import refuse_contradictions
 
 Json = dict[str, Any]
 
@@ -274,3 +278,12 @@ def test_a_malformed_line_is_answered_with_its_number(line: str) -> None:
     answer = answer_guest(line, 7)
     assert set(answer) == {"id", "error"}
     assert answer["error"]["line"] == 7
+
+
+def test_a_build_is_refused_for_anything_that_flavor_and_image_contradict_each_other_in() -> None:
+    flavor = Flavor("f", 4, 4096, extra_specs={"hw:pci_numa_affinity_policy": "socket"})
+    refuse_contradictions(flavor, Image("i"))
+    image = Image("i", properties={"hw_pci_numa_affinity_policy": "required"})
+    with pytest.raises(Rejected) as refusal:
+        refuse_contradictions(flavor, image)
+    assert refusal.value.code == "pci_numa_affinity_policy_conflict"
