@@ -13,6 +13,7 @@ import structlog
 from conductor.operations.definition import NewOperation, Operation
 from conductor.operations.ending import close, tell
 from conductor.operations.engine import Engine
+from conductor.operations.notices import notify
 from conductor.operations.replay import Verdict, judge
 from conductor.operations.waits import ON_INSTANCE
 from conductor.store.ports import UnitOfWork
@@ -87,6 +88,7 @@ def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Reques
     )
     ids = _take_instance(engine, uow, definition, record, instance)
     tell(uow, record, "accepted", incoming.task)
+    _notify_start(uow, record)
     return ids
 
 
@@ -113,6 +115,7 @@ def _replay(
         record = replace(record, data=verdict.to_json())
         uow.operations.add(record)
         tell(uow, record, "replay-asked", told)
+        _notify_start(uow, record)
         return close(uow, record, OperationState.SUCCEEDED, verdict.to_json())
     record = replace(record, kind=old.kind, request=old.request)
     if verdict.outcome in ("done", "refused"):
@@ -121,6 +124,7 @@ def _replay(
     uow.operations.add(going)
     tell(uow, going, "replay", told)
     _hold(uow, going)
+    _notify_start(uow, going)
     return [going.id]
 
 
@@ -146,10 +150,12 @@ def _end_replay(uow: UnitOfWork, record: OperationRecord, verdict: Verdict) -> l
     if verdict.outcome == "done":
         uow.operations.add(record)
         tell(uow, record, "replay", f"declared done: {told}")
+        _notify_start(uow, record)
         return close(uow, record, OperationState.SUCCEEDED, verdict.to_json())
     error = Rejected("replay_refused", told, conflicts=list(verdict.reasons))
     refused = replace(record, error=error.to_json())
     uow.operations.add(refused)
+    _notify_start(uow, refused)
     return close(uow, refused, OperationState.FAILED, {})
 
 
@@ -169,6 +175,11 @@ def _going_on(
         wake_at=uow.now,
         deadline_at=uow.now + 3_600.0,
     )
+
+
+def _notify_start(uow: UnitOfWork, record: OperationRecord) -> None:
+    if record.instance_id is not None:
+        notify(uow, record, uow.instances.get(record.instance_id))
 
 
 def _hold(uow: UnitOfWork, record: OperationRecord) -> None:

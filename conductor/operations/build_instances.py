@@ -15,6 +15,7 @@ from conductor.operations.definition import (
     Operation,
     Outcome,
 )
+from conductor.operations.notices import notify
 from conductor.operations.requested import spec_of
 from conductor.operations.waits import ON_PARENT
 from conductor.store.ports import UnitOfWork
@@ -50,13 +51,12 @@ def create_records(new: NewOperation, uow: UnitOfWork) -> Builds:
     first = spec.instance(ids[0], uow.now)
     names = [request.instance.name] if request.count == 1 else _numbered(request)
     children = [_child(new, index, ids[index], uow.now) for index in born]
-    uow.instances.add_many(
-        [
-            replace(first, id=ids[i], name=names[i], operation_id=child.id)
-            for i, child in zip(born, children, strict=True)
-        ]
-    )
-    uow.operations.add_many(children)
+    instances = [
+        replace(first, id=ids[i], name=names[i], operation_id=child.id)
+        for i, child in zip(born, children, strict=True)
+    ]
+    uow.instances.add_many(instances)
+    _add_children(uow, children, instances)
     return Builds(count=len(children), name=request.instance.name, instances=ids)
 
 
@@ -120,10 +120,7 @@ def build_again(new: NewOperation, old: OperationRecord, uow: UnitOfWork) -> Bui
         _child(new, builds.instances.index(instance.id), instance.id, uow.now)
         for instance in failed
     ]
-    for instance, child in zip(failed, children, strict=True):
-        again = replace(instance, state=InstanceState.BUILDING, operation_id=child.id, fault=None)
-        uow.instances.save(replace(again, task_state=TaskState.SCHEDULING, updated_at=uow.now))
-    uow.operations.add_many(children)
+    again = replace(failed[0], state=InstanceState.BUILDING, task_state=TaskState.SCHEDULING)
     return replace(builds, count=len(children), alternates={})
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from conductor.operations.notices import notify
 from conductor.operations.waits import ON_CHILDREN, ON_INSTANCE
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Event, Json, OperationRecord
+from conductor.store.records import Event, Instance, Json, OperationRecord
 from models.lifecycle import OperationState
 from models.messages.answers import OperationEnded, answer_letter
 
@@ -68,7 +69,10 @@ def close(
     uow.operations.save(ended)
     tell(uow, ended, state.value.lower(), (ended.error or {}).get("message", ""))
     _answer_caller(uow, ended, result)
-    return [*_let_next_run(uow, ended), *_tell_parent(uow, ended)]
+    instance = uow.instances.lock(ended.instance_id) if ended.instance_id else None
+    notify(uow, ended, instance)
+    next_ids = [] if instance is None else _let_next_run(uow, ended, instance)
+    return [*next_ids, *_tell_parent(uow, ended)]
 
 
 def _answer_caller(uow: UnitOfWork, record: OperationRecord, result: Json) -> None:
@@ -84,12 +88,9 @@ def _answer_caller(uow: UnitOfWork, record: OperationRecord, result: Json) -> No
     uow.post(answer_letter(record.reply_to, OperationEnded.model_validate(told)))
 
 
-def _let_next_run(uow: UnitOfWork, record: OperationRecord) -> list[str]:
+def _let_next_run(uow: UnitOfWork, record: OperationRecord, instance: Instance) -> list[str]:
     """Free the instance, or hand it to the operation that has waited for it longest."""
-    if record.instance_id is None:
-        return []
-    instance = uow.instances.lock(record.instance_id)
-    if instance is None or instance.operation_id != record.id:
+    if instance.operation_id != record.id:
         return []
     waiting = uow.operations.where(
         instance_id=instance.id, waiting_on=ON_INSTANCE, ended_at=None, limit=1

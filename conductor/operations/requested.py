@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from conductor.store.records import CatalogueEntry, Instance
 from models.errors import Rejected
-from models.hardware.constraints import guest_topology
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
+from models.hardware.wishes import refuse_contradictions
 from models.lifecycle import InstanceState, TaskState
 from models.messages.base import parse
 from models.messages.catalogue import FlavorBody, ImageBody, QuotaBody
@@ -59,7 +59,7 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
     image = (
         Image(image_body.id, image_body.name or "", image_body.properties) if image_body else None
     )
-    guest_topology(flavor, image or NO_IMAGE)
+    refuse_contradictions(flavor, image or NO_IMAGE)
     if image_body is not None:
         image_fits(image_body, flavor, volume_backed=bool(body.block_devices))
     if body.host is not None and uow.hosts.get(body.host) is None:

@@ -11,7 +11,7 @@ from conductor.operations.moves import Move, Plan
 from conductor.operations.requested import NO_IMAGE, flavor_of
 from conductor.store.ports import UnitOfWork
 from models.errors import Rejected
-from models.hardware.constraints import guest_topology
+from models.hardware.wishes import refuse_contradictions
 from models.lifecycle import InstanceState, MigrationKind
 from models.messages.requests import ResizeInstance
 
@@ -32,6 +32,6 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
         had = instance.flavor.root_gb
         message = f"root_gb is {flavor.root_gb}: the disk has {had} and cannot shrink"
         raise Rejected("disk_shrinks", message, key="flavor")
-    guest_topology(flavor, instance.image or NO_IMAGE)
+    refuse_contradictions(flavor, instance.image or NO_IMAGE)
     plan = Plan(MigrationKind.RESIZE, flavor, request.host, same_host=True)
     return moves.begin(new, uow, instance, plan)

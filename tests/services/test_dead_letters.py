@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kombu import Message
 
@@ -83,6 +83,7 @@ def test_a_huge_body_is_cut() -> None:
     assert len(letter.body) == BODY_KEPT
 
 
+@settings(max_examples=100)  # each is a message through a real queue
 @given(
     body=st.binary(),
     headers=st.dictionaries(

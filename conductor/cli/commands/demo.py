@@ -105,6 +105,8 @@ def _next(outcome: Outcome) -> Text:
     ]
     if outcome.refused:
         lines.append(("why this one was refused", f"operations show {outcome.refused[0].example}"))
+    if outcome.failed_move:
+        lines.append(("the move that failed: its story", f"migrations show {outcome.failed_move}"))
     lines += [
         ("what is active", "instances list --state active -o table"),
         ("let the fleet live on", f"up --host {outcome.directory / FLEET_FILE}"),

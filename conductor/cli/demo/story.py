@@ -19,6 +19,7 @@ from conductor.cli.demo.fleet import fleet, fleet_json
 from conductor.cli.demo.orders import INSTANCES, builds, definitions
 from conductor.cli.demo.sight import Refusals, Sight, look, refusals, retried
 from conductor.cli.demo.stage import Stage
+from conductor.cli.demo.travels import Moods, Travels
 from conductor.cli.embedded import ComputeHost, Embedded
 from conductor.cli.logs import set_up_logs
 from conductor.cli.reach import conductor_lives, say_goodbye
@@ -65,6 +66,7 @@ class Outcome:
     directory: Path = Path()
     seconds: float = 0.0
     crashed: str | None = None
+    failed_move: str | None = None
 
 
 def demo_settings(settings: Settings) -> Settings:
@@ -97,7 +99,8 @@ def _run(settings: Settings, stage: Stage) -> Outcome:
     (directory / FLEET_FILE).write_text(json.dumps(fleet_json()), encoding="utf-8")
     upgrade(settings.store_url)
     store = open_store(settings.store_url)
-    hosts = [_host(directory, name, number) for number, name in enumerate(fleet())]
+    moods = Moods()
+    hosts = [_host(directory, name, (number, moods)) for number, name in enumerate(fleet())]
     system = Embedded(settings, hosts, store)
     system.start()
     await_system(store, len(hosts))
@@ -112,10 +115,14 @@ def _run(settings: Settings, stage: Stage) -> Outcome:
     accident = Accident(system, INSTANCES)
     _watch(store, stage, accident)
     seconds = time.monotonic() - started
+    with store.read() as uow:
+        sight = look(uow)
+    travels = Travels(system, stage, moods)
+    travels.happen()
     system.stop()
     domains = {host.name: host.hypervisor.domains() for host in hosts}
     say_goodbye(store, CONDUCTOR)
-    outcome = _outcome(store, domains)
+    outcome = replace(_outcome(store, domains), sight=sight, failed_move=travels.failed)
     store.close()
     return replace(outcome, directory=directory, seconds=seconds, crashed=accident.host)
 
@@ -141,10 +148,12 @@ def _is_running(settings: Settings) -> bool:
         return False  # not even the tables of this version: nobody works with them
 
 
-def _host(directory: Path, name: str, seed: int) -> ComputeHost:
+def _host(directory: Path, name: str, luck: tuple[int, Moods]) -> ComputeHost:
     """Return a host whose guests and journal `conductor up` finds again in the same folder."""
     home = directory / "compute" / name
-    hypervisor = SimulatedHypervisor(fleet()[name], home / "hypervisor", seeded(_HABITS, seed))
+    seed, moods = luck
+    fates = moods.over(seeded(_HABITS, seed))
+    hypervisor = SimulatedHypervisor(fleet()[name], home / "hypervisor", fates)
     return ComputeHost(name, hypervisor, FileJournal(home))
 
 
