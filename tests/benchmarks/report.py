@@ -33,7 +33,7 @@ def report(benchmark: str, figures: list[Figure]) -> None:
     table.add_column("unit")
     table.add_column("goal")
     for figure in figures:
-        table.add_row(figure.name, _number(figure.value), figure.unit, figure.goal)
+        table.add_row(figure.name, number(figure.value), figure.unit, figure.goal)
     Console(width=110).print(table)
     RESULTS.mkdir(exist_ok=True)
     written = {
@@ -54,5 +54,6 @@ def machine() -> str:
     )
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a figure as people read it."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"

@@ -83,7 +83,7 @@ def test_a_huge_body_is_cut() -> None:
     assert len(letter.body) == BODY_KEPT
 
 
-@settings(max_examples=100)  # each is a message through a real queue
+@settings(max_examples=100)  # pure, but thousands of nested headers take minutes to draw
 @given(
     body=st.binary(),
     headers=st.dictionaries(
