@@ -12,9 +12,9 @@ from tests.benchmarks.report import RESULTS, number
 
 _HEAD = """# Benchmarks
 
-Printed by `make bench`, written by `python -m tests.benchmarks.page`. Ratios are taken inside one run;
-absolute figures belong to the machine named above each table, its load average included: a busy machine
-measures others' work too.
+Printed by `make bench`, written by `python -m tests.benchmarks.page`. Ratios are taken inside
+one run; absolute figures belong to the machine named above each table, its load average
+included: a busy machine measures others' work too.
 """
 
 
