@@ -21,14 +21,16 @@ from conductor.store.records import (
     Instance,
     OperationRecord,
     OutboxRow,
+    Tally,
 )
 from conductor.store.shapes import Key, disk_gb_of
-from models.lifecycle import InstanceState
+from models.lifecycle import ENDED, InstanceState, OperationState
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+_HISTORY = ENDED - {OperationState.STUCK}
 
 
 class MemoryRows(Rows[T]):
@@ -158,6 +160,15 @@ class MemoryOperations(MemoryRows[OperationRecord], Operations):
         return self._view.see(self._table, lambda hidden: self._table.counts("waiting_on", hidden))
 
     @override
+    def census(self) -> list[Tally]:
+        groups: dict[tuple[str, OperationState, str | None], list[float]] = {}
+        counted = [state for state in OperationState if state not in _HISTORY]
+        for each in self._matching({"state": counted}):
+            by = (each.kind, each.state, each.waiting_on)
+            groups.setdefault(by, []).append(each.created_at)
+        return [Tally(*by, len(times), min(times)) for by, times in groups.items()]
+
+    @override
     def drop_ended_before(self, at: float, limit: int) -> int:
         ended = self._before("ended", at, limit)
         for operation in ended:
@@ -226,6 +237,11 @@ class MemoryOutbox(MemoryRows[OutboxRow], Outbox):
     def drop_many(self, ids: Sequence[str]) -> None:
         for each in ids:
             self.drop(each)
+
+    @override
+    def oldest_at(self) -> float | None:
+        oldest = self._before("written", math.inf, 1)
+        return oldest[0].created_at if oldest else None
 
 
 class MemoryDeadLetters(MemoryRows[DeadLetter], DeadLetters):

@@ -18,6 +18,7 @@ from conductor.store.records import (
     Migration,
     OperationRecord,
     OutboxRow,
+    Tally,
 )
 from models.messages.letters import Letter
 
@@ -74,6 +75,12 @@ class Operations(Rows[OperationRecord], Protocol):
     def awaited(self) -> Mapping[str, int]:
         """Return who is waited for (`waiting_on`), and by how many operations."""
 
+    def census(self) -> list[Tally]:
+        """Count those that have not ended, or are stuck, in groups of what is the same of them.
+
+        Costs what lives, not what has ended: history is not looked at.
+        """
+
     def drop_ended_before(self, at: float, limit: int) -> int:
         """Delete ended operations with their events and decisions; return how many."""
 
@@ -115,6 +122,9 @@ class Outbox(Rows[OutboxRow], Protocol):
 
     def drop_many(self, ids: Sequence[str]) -> None:
         """Delete letters that have left."""
+
+    def oldest_at(self) -> float | None:
+        """Return when the letter that waits longest was written."""
 
 
 class DeadLetters(Rows[DeadLetter], Protocol):

@@ -72,6 +72,20 @@ class OperationRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """Operations of one kind in one state that wait for the same: how many, since when.
+
+    `oldest_at` is when the first of them was accepted.
+    """
+
+    kind: str
+    state: OperationState
+    waiting_on: str | None
+    count: int
+    oldest_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """One instance with its own copy of flavor and image: editing those changes no accounting.
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from models.lifecycle import ENDED, OperationState
 from models.tables.schema import (
     DEAD_LETTERS,
     HOSTS,
@@ -39,6 +40,19 @@ AWAITED: Final = (
     .where(OPERATIONS.c.waiting_on.is_not(None))
     .group_by(OPERATIONS.c.waiting_on)
 )
+
+# By name, and not as what has not ended: only so do both databases go by the index of states.
+_CURRENT: Final = [
+    str(state) for state in OperationState if state not in ENDED or state is OperationState.STUCK
+]
+_ALIKE: Final = (OPERATIONS.c.kind, OPERATIONS.c.state, OPERATIONS.c.waiting_on)
+CENSUS: Final = (
+    sa.select(*_ALIKE, sa.func.count(), sa.func.min(OPERATIONS.c.created_at))
+    .where(OPERATIONS.c.state.in_([sa.literal_column(f"'{state}'") for state in _CURRENT]))
+    .group_by(*_ALIKE)
+)
+
+OUTBOX_OLDEST: Final = sa.select(sa.func.min(OUTBOX.c.created_at))
 
 ENDED_BEFORE: Final = _earliest(OPERATIONS, "ended_at")
 DELETED_BEFORE: Final = _earliest(INSTANCES, "deleted_at")

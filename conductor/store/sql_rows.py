@@ -17,11 +17,13 @@ from conductor.store.records import (
     Instance,
     OperationRecord,
     OutboxRow,
+    Tally,
 )
 from conductor.store.shapes import Key
 from conductor.store.sql_session import Session
 from conductor.store.sql_statements import Params
 from conductor.store.sql_table import SqlTable
+from models.lifecycle import OperationState
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -214,6 +216,11 @@ class SqlOperations(SqlRows[OperationRecord], Operations):
         return dict(self._session.run(questions.AWAITED, {}).fetchall())
 
     @override
+    def census(self) -> list[Tally]:
+        rows = self._session.run(questions.CENSUS, {}).fetchall()
+        return [Tally(kind, OperationState(state), *rest) for kind, state, *rest in rows]
+
+    @override
     def drop_ended_before(self, at: float, limit: int) -> int:
         ids = self._drop_all(questions.ENDED_BEFORE, at, limit)
         self._events.drop_of(ids)
@@ -259,6 +266,11 @@ class SqlOutbox(SqlRows[OutboxRow], Outbox):
     @override
     def drop_many(self, ids: Sequence[str]) -> None:
         self._drop_where("id", ids)
+
+    @override
+    def oldest_at(self) -> float | None:
+        ((at,),) = self._session.run(questions.OUTBOX_OLDEST, {}).fetchall()
+        return None if at is None else float(at)
 
 
 class SqlDeadLetters(SqlRows[DeadLetter], DeadLetters):

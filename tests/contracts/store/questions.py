@@ -15,6 +15,7 @@ Question = Callable[[UnitOfWork], object]
 QUESTIONS: Mapping[str, Question] = {
     "operations.overdue": lambda uow: uow.operations.overdue(1.0, 5),
     "operations.awaited": lambda uow: uow.operations.awaited(),
+    "operations.census": lambda uow: uow.operations.census(),
     "operations.drop_ended_before": lambda uow: uow.operations.drop_ended_before(1.0, 5),
     "operations by instance": lambda uow: uow.operations.where(instance_id="i"),
     "operations by parent": lambda uow: uow.operations.where(parent_id="p"),
@@ -41,6 +42,7 @@ QUESTIONS: Mapping[str, Question] = {
     "events by operation": lambda uow: uow.events.where(operation_id="o"),
     "decisions by instance": lambda uow: uow.decisions.where(instance_id="i"),
     "outbox.older_than": lambda uow: uow.outbox.older_than(1.0, 5),
+    "outbox.oldest_at": lambda uow: uow.outbox.oldest_at(),
     "outbox.drop_many": lambda uow: uow.outbox.drop_many(["m"]),
     "dead_letters.drop_before": lambda uow: uow.dead_letters.drop_before(1.0, 5),
     "catalogue by kind": lambda uow: uow.catalogue.where(kind="flavor"),

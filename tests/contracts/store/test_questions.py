@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from conductor.store.ports import Store
+from conductor.store.records import Tally
 from models.hardware.accounting import without_use
 from models.hardware.flavor import Flavor
 from models.hardware.topology import HostTopology
@@ -46,6 +47,40 @@ def test_an_ended_operation_is_never_overdue(store: Store, state: OperationState
     with store.begin() as uow:
         uow.operations.add(records.an_operation(wake_at=1.0, state=state))
         assert uow.operations.overdue(10.0, 10) == []
+
+
+def test_what_lives_is_counted_by_kind_state_and_what_it_waits_for(store: Store) -> None:
+    at = {"a": 3.0, "b": 2.0, "c": 9.0, "stuck": 4.0}
+    waits = {"a": "compute:h", "b": "compute:h"}
+    with store.begin() as uow:
+        for name, created_at in at.items():
+            state = OperationState.STUCK if name == "stuck" else OperationState.DISPATCHED
+            uow.operations.add(
+                records.an_operation(
+                    name, state=state, created_at=created_at, waiting_on=waits.get(name)
+                )
+            )
+        for state in sorted(ENDED - {OperationState.STUCK}):
+            uow.operations.add(records.an_operation(state, state=state))
+        kind = records.an_operation().kind
+        expected = {
+            Tally(kind, OperationState.DISPATCHED, "compute:h", 2, 2.0),
+            Tally(kind, OperationState.DISPATCHED, None, 1, 9.0),
+            Tally(kind, OperationState.STUCK, None, 1, 4.0),
+        }
+        assert set(uow.operations.census()) == expected
+    with store.read() as uow:
+        assert set(uow.operations.census()) == expected
+
+
+def test_the_outbox_says_since_when_its_oldest_letter_waits(store: Store) -> None:
+    with store.begin() as uow:
+        assert uow.outbox.oldest_at() is None
+        for name, created_at in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
+            uow.outbox.put(records.an_outbox_row(name, created_at=created_at))
+        assert uow.outbox.oldest_at() == 1.0
+        uow.outbox.drop_many(["a"])
+        assert uow.outbox.oldest_at() == 2.0
 
 
 def test_ended_operations_go_with_their_events_and_decisions(store: Store) -> None:
