@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from models.messages.letters import Letter
+from models.messages.notifications import topic_key
 
 log = structlog.get_logger(__name__)
 Handler = Callable[[Letter], None]
@@ -30,21 +31,29 @@ class _Queue:
 
 
 class InProcessBus:
-    """Carries letters between handlers of one process; a letter for no queue is kept for it."""
+    """Carries letters between handlers of one process; a letter for no queue is kept for it.
+
+    A notice is kept only for those who listen by then, as at a broker.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queues: dict[str, _Queue] = {}
+        self._listening: frozenset[str] = frozenset()
         self.sent = 0
 
     def send(self, letters: Sequence[Letter]) -> None:
         """Put letters at the end of their queues."""
         for letter in letters:
-            queue = self._queue(letter.queue)
-            with queue.changed:
-                queue.letters.append(letter)
-                queue.changed.notify()
+            names = (letter.queue,) if topic_key(letter) is None else self._listening
+            for name in names:
+                self._put(name, letter)
         self.sent += len(letters)
+
+    def listen(self, name: str) -> None:
+        """Put every notice that is sent from now on into a queue of this name."""
+        with self._lock:
+            self._listening |= {name}
 
     def take(self, name: str, wait_s: float = 0.0) -> Letter | None:
         """Return the oldest letter of a queue, waiting for one at most `wait_s`."""
@@ -65,6 +74,12 @@ class InProcessBus:
     def depths(self) -> dict[str, int]:
         """Return how many letters wait in each queue."""
         return {name: len(queue.letters) for name, queue in list(self._queues.items())}
+
+    def _put(self, name: str, letter: Letter) -> None:
+        queue = self._queue(name)
+        with queue.changed:
+            queue.letters.append(letter)
+            queue.changed.notify()
 
     def _queue(self, name: str) -> _Queue:
         with self._lock:

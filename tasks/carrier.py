@@ -14,10 +14,11 @@ from kombu.exceptions import KombuError
 
 from models.errors import Unreachable
 from models.messages.letters import Letter
+from models.messages.notifications import topic_key
 from tasks.asks import SILENT, answered
 from tasks.confirms import ConfirmingChannel, Parcel
 from tasks.events import EventStream
-from tasks.routing import EXCHANGE, is_ours
+from tasks.routing import EXCHANGE, NOTIFICATIONS, is_ours
 
 BATCH = 256
 CONFIRM_TIMEOUT_S = 5.0
@@ -31,8 +32,9 @@ class CeleryCarrier:
     """Sends letters for any number of threads, each on an AMQP connection of its own.
 
     A letter for one of our queues is a Celery message (protocol 2) on the exchange `conductor`.
-    Any other queue is the reply queue of a caller, who gets plain JSON with the task name as its
-    type; nobody keeps such queues for us, so one that is gone is no error.
+    Notices go to the exchange `notifications`, where perhaps nobody listens. Any other queue is
+    the reply queue of a caller; nobody keeps such queues for us, so one that is gone is no error.
+    Both are plain JSON with the task name as their type.
     """
 
     def __init__(self, app: Celery, events: EventStream | None = None) -> None:
@@ -99,10 +101,7 @@ class CeleryCarrier:
 def parcel(letter: Letter, origin: str) -> Parcel:
     """Return the letter as AMQP carries it."""
     if not is_ours(letter.queue):
-        plain = {"content_type": "application/json", "type": letter.task}
-        plain["correlation_id"] = letter.parent_id or letter.id
-        body = json.dumps(dict(letter.body)).encode()
-        return Parcel(letter.id, "", letter.queue, body, plain, mandatory=False)
+        return _plain(letter)
     headers = {
         "lang": "py",
         "task": letter.task,
@@ -123,6 +122,18 @@ def parcel(letter: Letter, origin: str) -> Parcel:
     }
     body = json.dumps(((), dict(letter.body), _NO_CALLBACKS), separators=(",", ":")).encode()
     return Parcel(letter.id, EXCHANGE.name, letter.queue, body, properties)
+
+
+def _plain(letter: Letter) -> Parcel:
+    """Return a message for others than our own processes."""
+    properties: dict[str, Any] = {"content_type": "application/json", "type": letter.task}
+    properties["correlation_id"] = letter.parent_id or letter.id
+    body = json.dumps(dict(letter.body)).encode()
+    key = topic_key(letter)
+    if key is None:
+        return Parcel(letter.id, "", letter.queue, body, properties, mandatory=False)
+    properties["delivery_mode"] = _PERSISTENT
+    return Parcel(letter.id, NOTIFICATIONS.name, key, body, properties, mandatory=False)
 
 
 def _is_told(letter: Letter) -> bool:

@@ -1,4 +1,4 @@
-"""The broker's topology: one exchange, one queue a role, one a host, and where the dead go."""
+"""The broker's topology: work, one queue a role and one a host; the dead; notifications."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kombu import Connection, Exchange, Queue
 from models.errors import Broken, Rejected, Unreachable
 from models.ids import compute_queue
 from models.messages.letters import CONDUCTOR, DEAD_LETTERS, REPORTS, SCHEDULER
+from models.messages.notifications import TOPIC
 
 DELIVERY_LIMIT = 20
 """Returns of one message before it is dead-lettered.
@@ -21,6 +22,8 @@ innocent ones must survive a row of crashes; low enough that a message which kil
 
 EXCHANGE = Exchange("conductor", type="topic")
 DEAD_EXCHANGE = Exchange("dead_letters", type="fanout")
+NOTIFICATIONS = Exchange(TOPIC, type="topic")
+"""Where whoever likes binds a queue of its own; with none bound, what comes is dropped."""
 
 _WORK = {
     "x-queue-type": "quorum",
@@ -70,7 +73,7 @@ def declare_topology(connection: Connection, hosts: Iterable[str] = ()) -> None:
     queues = [dead_letter_queue(), *roles, *(host_queue(host) for host in hosts)]
     try:
         with connection.channel() as channel:
-            for exchange in (EXCHANGE, DEAD_EXCHANGE, event_exchange):
+            for exchange in (EXCHANGE, DEAD_EXCHANGE, NOTIFICATIONS, event_exchange):
                 exchange(channel).declare()
             for queue in queues:
                 bound = queue(channel)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any, Final
 
+from kombu import Exchange
+
 from models.messages.answers import ANSWERS
 from models.messages.base import Versioned
 from models.messages.examples import EXAMPLES, OPERATION_ID
 from models.messages.letters import CONDUCTOR
+from models.messages.notifications import NOTICES, OperationNotified
 from models.messages.requests import PREFIX, REQUESTS
 from models.messages.schema import PUBLIC, components
-from tasks.routing import EXCHANGE
+from tasks.routing import EXCHANGE, NOTIFICATIONS
 
 Json = dict[str, Any]
 
@@ -37,12 +40,21 @@ def asyncapi() -> Json:
         },
         "defaultContentType": _JSON,
         "servers": {"broker": _server()},
-        "channels": {"requests": _requests(), "answers": _answers()},
-        "operations": {_short(name): _operation(name) for name in REQUESTS},
+        "channels": {
+            "requests": _requests(),
+            "answers": _answers(),
+            "notifications": _notifications(),
+        },
+        "operations": {
+            **{_short(name): _operation(name) for name in REQUESTS},
+            "notify": _notify(),
+        },
         "components": {
             "messages": {
                 **{_short(name): _request(name, kind) for name, kind in REQUESTS.items()},
-                **{_short(name): _answer(name, kind) for name, kind in ANSWERS.items()},
+                **{
+                    _short(name): _told(name, kind) for name, kind in {**ANSWERS, **NOTICES}.items()
+                },
             },
             "schemas": components(PUBLIC.values(), _SCHEMAS),
             "securitySchemes": {"login": {"type": "userPassword"}},
@@ -63,19 +75,45 @@ def _server() -> Json:
 
 
 def _requests() -> Json:
-    exchange = {
-        "name": EXCHANGE.name,
-        "type": EXCHANGE.type,
-        "durable": EXCHANGE.durable,
-        "autoDelete": False,
-    }
     return {
         "address": CONDUCTOR,
         "description": "Publish here; the routing key leads to the queue of the same name.",
         "messages": {_short(name): _ref("components/messages", name) for name in REQUESTS},
         "bindings": {
-            "amqp": {"is": "routingKey", "exchange": exchange, "bindingVersion": _AMQP},
+            "amqp": _through(EXCHANGE),
         },
+    }
+
+
+def _through(exchange: Exchange) -> Json:
+    described = {
+        "name": exchange.name,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "autoDelete": False,
+    }
+    return {"is": "routingKey", "exchange": described, "bindingVersion": _AMQP}
+
+
+def _notifications() -> Json:
+    return {
+        "address": "{kind}.{event}",
+        "description": "Bind a queue of your own here; `#` is everything.",
+        "parameters": {
+            "kind": {"description": "Kind of operation.", "examples": ["build_instance"]},
+            "event": {"enum": ["start", "end", "error"], "description": "What became of it."},
+        },
+        "messages": {_short(name): _ref("components/messages", name) for name in NOTICES},
+        "bindings": {"amqp": _through(NOTIFICATIONS)},
+    }
+
+
+def _notify() -> Json:
+    return {
+        "action": "send",
+        "summary": _sentence(OperationNotified),
+        "channel": {"$ref": "#/channels/notifications"},
+        "messages": [_ref("channels/notifications/messages", name) for name in NOTICES],
     }
 
 
@@ -147,7 +185,7 @@ def _headers(name: str) -> Json:
     }
 
 
-def _answer(name: str, kind: type[Versioned]) -> Json:
+def _told(name: str, kind: type[Versioned]) -> Json:
     return {
         **_message(name, kind),
         "correlationId": {"location": "$message.payload#/operation_id"},

@@ -12,6 +12,7 @@ from models.messages.answers import ANSWERS
 from models.messages.base import Versioned
 from models.messages.catalogue import CATALOGUE
 from models.messages.examples import EXAMPLES
+from models.messages.notifications import NOTICES
 from models.messages.requests import REQUESTS, Request
 from models.messages.schema import PUBLIC, components
 
@@ -34,6 +35,12 @@ _ANSWERED: Final = """\
 One of these comes to the queue that a request names in `reply_to`, as plain JSON; the AMQP property
 `type` is its name and `correlation_id` the id of the request.
 """
+_NOTIFIED: Final = """\
+Published on the topic exchange `notifications` with the routing key `<kind>.<event>`, such as
+`build_instance.end`: when an operation on an instance is accepted, and when it has ended. Plain
+JSON; the AMQP property `type` is its name and `correlation_id` the id of the operation. One that
+comes again has the same `message_id`.
+"""
 
 
 def messages_page() -> str:
@@ -48,6 +55,9 @@ def messages_page() -> str:
         "## Answers\n",
         _ANSWERED,
         *(_message(kind, schemas) for kind in ANSWERS.values()),
+        "## Notifications\n",
+        _NOTIFIED,
+        *(_message(kind, schemas) for kind in NOTICES.values()),
         "## Objects in messages\n",
         *(_object(name, schema) for name, schema in schemas.items() if name not in own),
     ]

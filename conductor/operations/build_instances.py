@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -120,7 +120,20 @@ def build_again(new: NewOperation, old: OperationRecord, uow: UnitOfWork) -> Bui
         _child(new, builds.instances.index(instance.id), instance.id, uow.now)
         for instance in failed
     ]
-    again = replace(failed[0], state=InstanceState.BUILDING, task_state=TaskState.SCHEDULING)
+    again = [
+        replace(
+            instance,
+            state=InstanceState.BUILDING,
+            task_state=TaskState.SCHEDULING,
+            operation_id=child.id,
+            fault=None,
+            updated_at=uow.now,
+        )
+        for instance, child in zip(failed, children, strict=True)
+    ]
+    for instance in again:
+        uow.instances.save(instance)
+    _add_children(uow, children, again)
     return replace(builds, count=len(children), alternates={})
 
 
@@ -130,6 +143,14 @@ def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
     ids = build_instances.load(old.data).instances if old.data else ()
     active = uow.instances.count(id=ids, state=InstanceState.ACTIVE) if ids else 0
     return f"all {active} instances are active already" if ids and active == len(ids) else None
+
+
+def _add_children(
+    uow: UnitOfWork, children: Sequence[OperationRecord], instances: Sequence[Instance]
+) -> None:
+    uow.operations.add_many(children)
+    for child, instance in zip(children, instances, strict=True):
+        notify(uow, child, instance)
 
 
 def _waits(instance: Instance) -> bool:

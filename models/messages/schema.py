@@ -20,10 +20,11 @@ from models.messages.letters import (
     SelectHosts,
     SpawnArgs,
 )
+from models.messages.notifications import NOTICES
 from models.messages.requests import PREFIX, REQUESTS
 
-PUBLIC: Final[Mapping[str, type[Versioned]]] = {**REQUESTS, **ANSWERS}
-"""What other services send, and what they are sent."""
+PUBLIC: Final[Mapping[str, type[Versioned]]] = {**REQUESTS, **ANSWERS, **NOTICES}
+"""What other services send, what they are sent, and what they can listen to."""
 
 INTERNAL: Final[Mapping[str, type[Versioned]]] = {
     kind.task: kind
