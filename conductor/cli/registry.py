@@ -51,6 +51,7 @@ MODULES: Final[Mapping[str, str]] = {
     "docs": "docs",
     "serve": "serve",
     "flower": "flower",
+    "metrics": "metrics",
     "db": "database",
 }
 """First word of a command line to the module that adds it, in the order of the help."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from celery import Celery
+from prometheus_client import CollectorRegistry
+
 from conductor.cli.clockwork import Job, clockwork
 from conductor.cli.embedded import (
     CONFIRM_EVERY_S,
@@ -15,6 +18,7 @@ from conductor.cli.embedded import (
     build_service,
     scheduling_settings,
 )
+from conductor.cli.metrics import Ends, Standing, TimedScheduler, conflict_counter, served
 from conductor.cli.reach import say_goodbye
 from conductor.operations import OPERATIONS
 from conductor.outbox import Outbox
@@ -33,6 +37,7 @@ from tasks.app import make_app
 from tasks.asks import given_up
 from tasks.carrier import CeleryCarrier
 from tasks.conductor import serve_conductor
+from tasks.depths import queue_depths
 from tasks.events import EventStream
 from tasks.results import ResultShower, Shown, event_of
 from tasks.scheduler import serve_scheduler
@@ -48,6 +53,7 @@ class Means:
 
     name: str
     store: Store
+    app: Celery
     carrier: Carrier
     events: EventStream
 
@@ -56,14 +62,16 @@ def run_conductor(settings: Settings) -> int:
     """Accept requests and move operations until told to stop; return the exit code."""
     with _means(settings, "conductor") as means:
         shower = ResultShower(settings.result_url) if settings.result_url else None
-        on_change = partial(_show, means.events, shower)
+        registry = CollectorRegistry()
+        registry.register(Standing(means.store, partial(queue_depths, means.app)))
+        on_change = partial(_show, means.events, shower, Ends(registry))
         service = build_service(settings, means.store, means.carrier, means.name, on_change)
         jobs = (
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
             Job("confirm", service.confirm_old_moves, CONFIRM_EVERY_S),
         )
-        with clockwork(*jobs):
+        with served(settings, registry), clockwork(*jobs):
             code = serve_conductor(
                 settings.broker_url, service, means.events, settings.conductor_threads
             )
@@ -77,13 +85,17 @@ def run_scheduler(settings: Settings) -> int:
     """Choose and claim hosts until told to stop; return the exit code."""
     with _means(settings, "scheduler") as means:
         outbox = Outbox(means.store, means.carrier)
-        scheduler = Scheduler(means.store, scheduling_settings(settings))
+        registry = CollectorRegistry()
+        scheduler = TimedScheduler(
+            Scheduler(means.store, scheduling_settings(settings), conflict_counter(registry)),
+            registry,
+        )
         beat = _beat(outbox, means.name, "scheduler")
         jobs = (
             Job("beat", beat, settings.heartbeat_s),
             Job("forget", outbox.forget, FORGET_EVERY_S),
         )
-        with clockwork(*jobs):
+        with served(settings, registry), clockwork(*jobs):
             code = serve_scheduler(settings.broker_url, scheduler, outbox.publish, means.events)
         outbox.forget()
     return code
@@ -101,7 +113,7 @@ def _means(settings: Settings, role: str) -> Iterator[Means]:
     events = EventStream(app, name)
     carrier = CeleryCarrier(app, events)
     try:
-        yield Means(name, store, carrier, events)
+        yield Means(name, store, app, carrier, events)
         say_goodbye(store, name)
     finally:
         events.close()
@@ -116,9 +128,10 @@ def _beat(outbox: Outbox, name: str, kind: str) -> Callable[[], None]:
     return lambda: outbox.run(put)
 
 
-def _show(events: EventStream, shower: ResultShower | None, sight: Sight) -> None:
+def _show(events: EventStream, shower: ResultShower | None, ends: Ends, sight: Sight) -> None:
     """Show an operation in Flower, and to whoever looks at its id in the result backend."""
     record = sight.record
+    ends.note(sight)
     shown = Shown(
         operation_id=record.id,
         task=PREFIX + record.kind,

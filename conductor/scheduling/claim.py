@@ -36,7 +36,10 @@ class Claimed:
 
 
 class Claim:
-    """Writes planned selections in one transaction; `hosts` are the host rows as written."""
+    """Writes planned selections in one transaction; `hosts` are the host rows as written.
+
+    `refitted` counts the instances whose host had changed since it was planned.
+    """
 
     def __init__(self, uow: UnitOfWork, fleet: Fleet, message: SelectHosts, *, pack: bool) -> None:
         self._uow = uow
@@ -47,6 +50,7 @@ class Claim:
         self._rules: dict[str, GroupRule] = {}
         self._instances: dict[str, Instance] = {}
         self.hosts: dict[str, Host] = {}
+        self.refitted = 0
 
     def write(
         self, selections: Sequence[Selection], instances: dict[str, Instance]
@@ -76,6 +80,7 @@ class Claim:
 
     def _anew(self, selection: Selection) -> Claimed:
         """Claim on the host as it is now, else on the first alternate that takes the instance."""
+        self.refitted += 1
         for name in (selection.host.name, *selection.alternates):
             if name != selection.host.name and not self._joins_group(selection, name):
                 continue

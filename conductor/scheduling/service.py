@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,8 +64,15 @@ class Plan:
 class Scheduler:
     """Answers `SelectHosts`. One per process; its threads share one view of the fleet."""
 
-    def __init__(self, store: Store, settings: SchedulingSettings | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: SchedulingSettings | None = None,
+        on_conflict: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Tell `on_conflict` the code of each conflict, `host_moved` where a host was refitted."""
         self._store = store
+        self._on_conflict = on_conflict
         self._settings = settings or SchedulingSettings()
         self._view = FleetView(self._settings)
         seed = self._settings.seed
@@ -85,6 +92,7 @@ class Scheduler:
             retry=tenacity.retry_if_exception_type(Conflict),
             wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.25),
             stop=tenacity.stop_after_attempt(self._settings.tries),
+            after=self._note_conflict,
             reraise=True,
         ):
             with attempt:
@@ -97,6 +105,11 @@ class Scheduler:
         if message.token.attempt > 1 and message.ignored:
             with self._deciding:
                 self._view.fleet.habits.note_failed(message.ignored[-1:])
+
+    def _note_conflict(self, attempt: tenacity.RetryCallState) -> None:
+        error = attempt.outcome.exception() if attempt.outcome is not None else None
+        if isinstance(error, Conflict):
+            self._on_conflict(error.code)
 
     def _answer(self, message: SelectHosts, *, force: bool) -> list[Letter]:
         with self._deciding, self._store.read() as uow:
@@ -169,6 +182,8 @@ class Scheduler:
         else:
             claim = Claim(uow, fleet, message, pack=self._settings.pack)
             claimed = claim.write(plan.selections, instances)
+            for _ in range(claim.refitted):
+                self._on_conflict("host_moved")
             decisions = [
                 _chosen(message, want, each, uow.now)
                 for want, each in zip(plan.wanted, claimed, strict=True)
