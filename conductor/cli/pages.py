@@ -59,7 +59,11 @@ def messages_page() -> str:
         _NOTIFIED,
         *(_message(kind, schemas) for kind in NOTICES.values()),
         "## Objects in messages\n",
-        *(_object(name, schema) for name, schema in schemas.items() if name not in own),
+        *(
+            _object(name, schema)
+            for name, schema in schemas.items()
+            if name not in own and "properties" in schema
+        ),
     ]
     return "\n".join(parts)
 

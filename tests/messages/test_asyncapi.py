@@ -14,6 +14,7 @@ from jsonschema import Draft7Validator, FormatChecker
 
 from conductor.cli.asyncapi import asyncapi
 from models.messages.answers import ANSWERS
+from models.messages.notifications import NOTICES
 from models.messages.requests import REQUESTS
 
 DOCUMENT = asyncapi()
@@ -100,6 +101,18 @@ def test_the_channel_of_answers_is_a_queue_whose_name_only_the_sender_knows() ->
     assert len(channel["messages"]) == len(ANSWERS)
 
 
+def test_the_channel_of_notifications_is_a_topic_exchange_that_we_send_to() -> None:
+    channel = DOCUMENT["channels"]["notifications"]
+    assert channel["address"] == "{kind}.{event}"
+    assert set(channel["parameters"]) == {"kind", "event"}
+    exchange = channel["bindings"]["amqp"]["exchange"]
+    assert (exchange["name"], exchange["type"]) == ("notifications", "topic")
+    assert len(channel["messages"]) == len(NOTICES)
+    operation = DOCUMENT["operations"]["notify"]
+    assert operation["action"] == "send"
+    assert resolved(operation["channel"]["$ref"]) is channel
+
+
 @pytest.mark.parametrize("name", REQUESTS)
 def test_every_request_is_an_operation_of_its_own_channel_with_a_reply(name: str) -> None:
     operation = DOCUMENT["operations"][name.removeprefix("conductor.")]
@@ -113,7 +126,7 @@ def test_every_request_is_an_operation_of_its_own_channel_with_a_reply(name: str
     assert all(ref["$ref"].startswith(prefix) for ref in reply["messages"])
 
 
-@pytest.mark.parametrize("name", [*REQUESTS, *ANSWERS])
+@pytest.mark.parametrize("name", [*REQUESTS, *ANSWERS, *NOTICES])
 def test_every_message_has_a_schema_and_examples_that_it_allows(name: str) -> None:
     message = DOCUMENT["components"]["messages"][name.removeprefix("conductor.")]
     assert message["name"] == name

@@ -21,7 +21,10 @@ from kombu import Connection
 from pika.adapters.blocking_connection import BlockingChannel
 
 from models.errors import Unreachable
+from models.messages.base import parse
+from models.messages.examples import EXAMPLES
 from models.messages.letters import CONDUCTOR, Letter
+from models.messages.notifications import OperationNotified, notice_letter
 from tasks.app import make_app
 from tasks.carrier import BATCH, CeleryCarrier
 from tasks.routing import declare_topology
@@ -128,6 +131,25 @@ def test_a_caller_gets_plain_json_on_its_own_queue(
 
 def test_a_reply_queue_that_is_gone_is_no_error(carrier: CeleryCarrier) -> None:
     carrier.send([Letter(str(uuid.uuid4()), "conductor.request_refused", {})])
+
+
+def test_whoever_binds_a_queue_hears_of_what_it_asked_for_and_nobody_has_to(
+    carrier: CeleryCarrier, channel: BlockingChannel
+) -> None:
+    mine = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(mine, "notifications", "*.error")
+    body = {**EXAMPLES[OperationNotified.task], "at": 1.5}
+    failed = parse(OperationNotified, body)
+    ended = failed.model_copy(update={"event": "end"})
+    sent = notice_letter(failed)
+    carrier.send([notice_letter(ended), sent])
+    method, properties, heard = channel.basic_get(mine, auto_ack=True)
+    assert method.routing_key == "live_migrate_instance.error"
+    assert json.loads(heard) == body
+    assert (properties.type, properties.message_id) == (sent.task, sent.id)
+    assert properties.correlation_id == failed.operation_id
+    assert properties.delivery_mode == 2
+    assert channel.basic_get(mine, auto_ack=True) == (None, None, None)
 
 
 def test_a_connection_that_died_while_idle_is_replaced(
