@@ -36,19 +36,21 @@ def queue_depths(app: Celery, hosts: Iterable[str] = ()) -> Mapping[str, Depth]:
     with app.connection_for_read(heartbeat=0) as connection:
         try:
             connection.ensure_connection(max_retries=1, timeout=_TIMEOUT_S)
-            found = {name: _depth(connection, name) for name in names}
+            return _depths(connection, names)
         except (OSError, AMQPError, KombuError) as error:
             where = connection.as_uri()
             raise Unreachable("broker_unreachable", f"{where}: {error}") from error
-    return {name: depth for name, depth in found.items() if depth is not None}
 
 
-def _depth(connection: Connection, name: str) -> Depth | None:
-    channel: Any = connection.default_channel
-    try:
-        answer = channel.queue_declare(name, passive=True)
-    except NotFound:
-        # The broker has closed the channel; the next queue gets a new one.
-        connection.maybe_close_channel(channel)
-        return None
-    return Depth(answer.message_count, answer.consumer_count)
+def _depths(connection: Connection, names: Iterable[str]) -> dict[str, Depth]:
+    found: dict[str, Depth] = {}
+    channel: Any = connection.channel()
+    for name in names:
+        try:
+            answer = channel.queue_declare(name, passive=True)
+        except NotFound:
+            # The broker has closed the channel.
+            channel = connection.channel()
+        else:
+            found[name] = Depth(answer.message_count, answer.consumer_count)
+    return found
