@@ -48,6 +48,7 @@ class Removal:
         counted = {"need": self.need, "have": self.have, "nearest": self.nearest}
         return {
             "check": self.code,
+            "text": str(self),
             "hosts": self.hosts,
             "examples": list(self.examples),
             **{key: value for key, value in counted.items() if value is not None},
@@ -60,6 +61,19 @@ class Removal:
         unit = f" {self.unit}" if self.unit else ""
         best = "" if self.have is None else f", best {self.have:,}{unit} on {self.nearest}"
         return f"{text} (need {self.need:,}{unit}{best})"
+
+
+def nearest_of(removals: Iterable[Removal]) -> dict[str, Any] | None:
+    """Return the host that lacked least, as a share of what was needed, with need and have."""
+    counted = [
+        (each.have / each.need, each)
+        for each in removals
+        if each.nearest is not None and each.need and each.have is not None
+    ]
+    if not counted:
+        return None
+    _, best = max(counted, key=lambda pair: pair[0])
+    return {"host": best.nearest, "check": best.code, "need": best.need, "have": best.have}
 
 
 def sentence(hosts: int, removals: Iterable[Removal]) -> str:

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from conductor.scheduling.checks import Check, Removal, sentence
+from conductor.scheduling.checks import Check, Removal, nearest_of, sentence
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fits import Fits, Lack
-from conductor.scheduling.fleet import Fleet, Mask, Numbers, Tagged
-from conductor.scheduling.room import Floats
+from conductor.scheduling.fleet import Fleet, Mask
+from conductor.scheduling.ranking import RunnerUp, best_first, ranked, runner_up
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
 from models.errors import NoValidHost
 from models.hardware.guest import Placement
 
 EXAMPLES = 3
-CHEAP_LOOKS = 8
-ONE_TIER = 0.1
-"""Hosts this much worse differ in more than in how full they are, and are not drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The host chosen for an instance, as it was seen, and where on it; then the next best."""
+    """The host chosen for an instance, as it was seen, and where on it; then the next best.
+
+    `possible` of all `hosts` passed every filter; `drawn_from` so many best one was drawn.
+    """
 
     demand: Demand
     host: Host
@@ -37,14 +36,22 @@ class Selection:
     scores: tuple[tuple[str, float], ...]
     hosts: int
     removals: tuple[Removal, ...]
+    possible: int = 0
+    runner_up: RunnerUp | None = None
+    drawn_from: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return the story of the choice, as kept in decisions."""
+        second = {} if self.runner_up is None else {"runner_up": self.runner_up.to_json()}
+        drawn = {} if self.drawn_from == 1 else {"drawn_from": self.drawn_from}
         return {
             "hosts": self.hosts,
+            "possible": self.possible,
             "checks": [removal.to_json() for removal in self.removals],
             "scores": [[name, round(score, 6)] for name, score in self.scores],
             "alternates": list(self.alternates),
+            **second,
+            **drawn,
         }
 
 
@@ -58,6 +65,15 @@ class NoHost:
 
     def __str__(self) -> str:
         return sentence(self.hosts, self.removals)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the story of the refusal, as kept in decisions."""
+        nearest = nearest_of(self.removals)
+        return {
+            "hosts": self.hosts,
+            "checks": [removal.to_json() for removal in self.removals],
+            **({} if nearest is None else {"nearest": nearest}),
+        }
 
     def error(self, prefix: str = "") -> NoValidHost:
         """Return the answer as the error that callers see."""
@@ -77,37 +93,52 @@ def choose(
     `fits` remembers answers of the fitter between calls; it changes no answer. `chance` draws
     one of the best where the settings say so.
     """
-    alive, removals = _filtered(demand, fleet, settings)
-    lacking: dict[str, list[tuple[Lack, str]]] = {}
-    found: list[tuple[int, float, Placement | None]] = []
-    for row, score in _best_first(alive, demand, fleet, settings, chance):
-        answer = fits.fit(demand.shape, fleet.hosts[row], pack=settings.pack)
-        if isinstance(answer, Lack):
-            lacking.setdefault(answer.code, []).append((answer, fleet.hosts[row].name))
-            continue
-        found.append((row, score, answer))
-        if len(found) > settings.alternates:
-            break
-    removals += [_misfits(each) for each in lacking.values()]
+    alive, removals = filtered(demand, fleet, settings)
+    ranking = ranked(alive, demand, fleet, settings)
+    subset = settings.subset_of(len(ranking.rows))
+    order = best_first(ranking, demand, fleet, subset, chance)
+    hosts = ((place, fleet.hosts[ranking.rows[place]]) for place in order)
+    found, misfits = _fitting(hosts, demand, settings, fits)
+    removals += misfits
     if not found:
         return NoHost(demand, len(fleet), tuple(removals))
-    row, _, placement = found[0]
-    names = [fleet.hosts[row].name for row, _, _ in found]
-    scores = tuple((name, score) for name, (_, score, _) in zip(names, found, strict=True))
+    first, host, placement = found[0]
+    second = found[1][0] if len(found) > 1 else None
     return Selection(
         demand,
-        fleet.hosts[row],
+        host,
         placement,
-        tuple(names[1:]),
-        scores,
+        tuple(other.name for _, other, _ in found[1:]),
+        tuple((each.name, float(ranking.scores[place])) for place, each, _ in found),
         len(fleet),
         tuple(removals),
+        len(ranking.rows),
+        None if second is None else runner_up(ranking, demand, fleet, first, second),
+        subset,
     )
 
 
-def _filtered(
+def _fitting(
+    hosts: Iterable[tuple[int, Host]], demand: Demand, settings: SchedulingSettings, fits: Fits
+) -> tuple[list[tuple[int, Host, Placement | None]], list[Removal]]:
+    """Return the first hosts that take the demand, as many as are asked for, and who did not."""
+    lacking: dict[str, list[tuple[Lack, str]]] = {}
+    found: list[tuple[int, Host, Placement | None]] = []
+    for place, host in hosts:
+        answer = fits.fit(demand.shape, host, pack=settings.pack)
+        if isinstance(answer, Lack):
+            lacking.setdefault(answer.code, []).append((answer, host.name))
+            continue
+        found.append((place, host, answer))
+        if len(found) > settings.alternates:
+            break
+    return found, [_misfits(each) for each in lacking.values()]
+
+
+def filtered(
     demand: Demand, fleet: Fleet, settings: SchedulingSettings
 ) -> tuple[Mask, list[Removal]]:
+    """Return which rows pass every filter, and what removed the others, each counted once."""
     alive = np.ones(len(fleet), np.bool_)
     removals = []
     for each in settings.filters_for(demand):
@@ -149,66 +180,3 @@ def _misfits(lacking: Sequence[tuple[Lack, str]]) -> Removal:
         nearest.have,
         name,
     )
-
-
-def _best_first(
-    alive: Mask,
-    demand: Demand,
-    fleet: Fleet,
-    settings: SchedulingSettings,
-    chance: random.Random | None,
-) -> Iterator[tuple[int, float]]:
-    """Yield rows and scores: preferred hosts first, then by score, equals in order of name.
-
-    The first few are looked up one by one, which is cheaper than sorting all of them.
-    """
-    rows = np.flatnonzero(alive)
-    if not len(rows):
-        return
-    scores = _scores(demand, fleet, rows, settings)
-    left = scores.copy()
-    for name in demand.preferred:
-        for at in np.flatnonzero(rows == fleet.rows.get(name, -1)):
-            yield int(rows[at]), float(scores[at])
-            left[at] = -np.inf
-    for place in _drawn(left, settings.subset_of(len(rows)), chance):
-        yield int(rows[place]), float(scores[place])
-        left[place] = -np.inf
-    for _ in range(min(CHEAP_LOOKS, len(rows))):
-        at = left.argmax()
-        if left[at] == -np.inf:
-            return
-        yield int(rows[at]), float(scores[at])
-        left[at] = -np.inf
-    for at in np.argsort(-left, kind="stable"):
-        if left[at] != -np.inf:
-            yield int(rows[at]), float(scores[at])
-
-
-def _drawn(left: Floats, subset: int, chance: random.Random | None) -> list[int]:
-    """Return the best few in an order of chance; none that is worse than the best by a tier."""
-    if chance is None or subset < 2:
-        return []
-    few = np.argpartition(-left, min(subset, len(left)) - 1)[:subset]
-    drawn = [int(at) for at in np.sort(few[left[few] > left.max() - ONE_TIER])]
-    chance.shuffle(drawn)
-    return drawn
-
-
-def _scores(demand: Demand, fleet: Fleet, rows: Numbers, settings: SchedulingSettings) -> Floats:
-    scores = np.zeros(len(rows))
-    for weigher, multiplier in settings.weights:
-        of_own = fleet.tagged(f"{weigher.__name__}_weight_multiplier")
-        weights = weigher(demand, fleet, rows)
-        own = _multipliers(of_own, multiplier, fleet)[rows] if of_own else multiplier
-        scores += own * weights
-    return scores
-
-
-def _multipliers(of_own: Sequence[Tagged], usual: float, fleet: Fleet) -> Floats:
-    """Return every host's multiplier: the least of its aggregates, else the usual one."""
-    least = np.full(len(fleet), np.inf)
-    for each in of_own:
-        with suppress(ValueError):
-            np.minimum(least, float(each.value), out=least, where=each.hosts)
-    return np.where(np.isfinite(least), least, usual)

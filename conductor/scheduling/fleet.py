@@ -205,13 +205,14 @@ class Fleet:
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
         """Take back, at the end of the block, every `put` made in it: for planning ahead."""
-        self._before = {}
+        outer, self._before = self._before, {}
         try:
             yield
         finally:
             before, self._before = self._before, None
             for host in before.values():
                 self.put(host)
+            self._before = outer
 
     def _most_cells(self) -> int:
         """Return how many NUMA cells a column has room for: one even where no host has any."""

@@ -208,8 +208,7 @@ def _refusal(
     if isinstance(answer, ConductorError):
         return Refusal(want, answer, {})
     place = f"instance {placed + 1} of {len(wanted)}: " if len(wanted) > 1 else ""
-    checks = [removal.to_json() for removal in answer.removals]
-    return Refusal(want, answer.error(place), {"hosts": answer.hosts, "checks": checks})
+    return Refusal(want, answer.error(place), answer.to_json())
 
 
 def _refused(message: SelectHosts, refusal: Refusal, now: float) -> Decision:

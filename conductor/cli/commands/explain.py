@@ -1,0 +1,110 @@
+"""Say why hosts were chosen, or none was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from conductor.cli.fleet_sight import FleetSight
+from conductor.cli.output import Output, show_one
+from conductor.cli.reach import reach
+from conductor.cli.reading import operation_of, whole_story
+from conductor.cli.tables import key, table_of
+from conductor.cli.views import Json, moment
+from conductor.scheduling.explain import story_of, verdicts
+from conductor.settings import Settings
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Decision, OperationRecord
+
+_MOST_SHOWN: Final = 20
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `explain`."""
+    app.command("explain")(explain)
+
+
+def explain(
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="The operation's id.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Every host's verdict, worked out on today's fleet.")
+    ] = False,
+    output: Output = None,
+) -> None:
+    """Say why the scheduler chose what it chose: hosts looked at, ruled out, second, nearest."""
+    with reach() as here, here.store.read() as uow:
+        record = operation_of(uow, operation)
+        decisions = sorted(whole_story(uow, record).decisions, key=lambda each: each.at)
+        row = explanation(record, decisions)
+        if full and decisions:
+            row = {**row, "full": _full(uow, here.settings, decisions[-1])}
+    show_one(row, output, lambda: _picture(row))
+
+
+def explanation(record: OperationRecord, decisions: Sequence[Decision]) -> Json:
+    """Return the decisions of an operation and its children in words, the answer first."""
+    told = [_told(decision) for decision in decisions]
+    return {
+        "operation_id": record.id,
+        "kind": record.kind,
+        "state": record.state.value,
+        "answer": _answer(record, told),
+        "decisions": told,
+    }
+
+
+def _told(decision: Decision) -> Json:
+    return {
+        "at": moment(decision.at),
+        "operation_id": decision.operation_id,
+        "instance_id": decision.instance_id,
+        "host": decision.host,
+        "story": list(story_of(decision.detail, decision.host)),
+        "detail": dict(decision.detail),
+    }
+
+
+def _answer(record: OperationRecord, told: Sequence[Json]) -> str:
+    if not told:
+        return f"{record.kind} asked for no host" if record.state.ended else "not decided yet"
+    refused = next((each for each in reversed(told) if each["host"] is None), None)
+    if refused is not None or len(told) == 1:
+        return str((refused or told[0])["story"][0])
+    hosts = {each["host"] for each in told}
+    return f"{len(told)} decisions on {len(hosts)} hosts; the last: {told[-1]['story'][0]}"
+
+
+def _full(uow: UnitOfWork, settings: Settings, decision: Decision) -> list[dict[str, Any]]:
+    """Return the verdict on every host for the instance of a decision, as the fleet is now."""
+    instance = uow.instances.get(decision.instance_id)
+    if instance is None:
+        return []
+    sight = FleetSight(uow, settings)
+    demand = sight.demand_again(instance, decision.operation_id)
+    return [each.to_json() for each in verdicts(demand, sight.fleet, sight.settings)]
+
+
+def _picture(row: Json) -> RenderableType:
+    parts: list[RenderableType] = [Text(row["answer"], style="bold")]
+    for told in row["decisions"][:_MOST_SHOWN]:
+        parts += ["", Text(f"{told['at']} {told['instance_id']}", style="dim")]
+        parts += [Text(f"  {line}") for line in told["story"]]
+    if more := row["decisions"][_MOST_SHOWN:]:
+        parts += ["", Text(f"and {len(more)} more decisions", style="dim")]
+    if row.get("full"):
+        parts += ["", table_of(row["full"], _COLUMNS)]
+    return Group(*parts)
+
+
+_COLUMNS: Final = (
+    ("host", key("host")),
+    ("check", key("check")),
+    ("why", key("text")),
+    ("need", lambda row: row.get("need")),
+    ("have", lambda row: row.get("have")),
+    ("score", lambda row: row.get("score")),
+)

@@ -1,0 +1,177 @@
+"""How many more of a demand fit, and how many when hosts may be lost.
+
+Counted host by host as claims would fill it, so the number is what the scheduler can place, not
+what is left added up. Rules over the hosts of a group are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from conductor.placement.claims import charged
+from conductor.placement.resources import most_of
+from conductor.scheduling.checks import Removal
+from conductor.scheduling.choice import NoHost, choose, filtered
+from conductor.scheduling.columns import instances, left_column
+from conductor.scheduling.demand import Demand, Shape, limits_of
+from conductor.scheduling.fits import Fits
+from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.whatif import Guest
+from conductor.store.records import Host
+from models.hardware import accounting
+from models.hardware.fitting import fit
+from models.hardware.guest import Misfit
+from models.hardware.topology import HostTopology, Limits
+
+UNBOUNDED: Final = 2**31
+
+GuestsOf = Callable[[Iterable[str]], Mapping[str, Sequence[Guest]]]
+"""What is on hosts of these names: everything that has to go elsewhere should they be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many more fit by host, hosts that take none left out, and what keeps those from it."""
+
+    by_host: Mapping[str, int]
+    hosts: int
+    removals: tuple[Removal, ...]
+
+    @property
+    def total(self) -> int:
+        """How many more fit in all."""
+        return sum(self.by_host.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is left once some hosts are lost: room for so many more, or who finds no place."""
+
+    lost: tuple[str, ...]
+    more: int
+    homeless: tuple[str, ...] = ()
+
+
+def room_for(demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> Room:
+    """Return how many more of the demand each host takes."""
+    alive, removals = filtered(demand, fleet, settings)
+    counts = _Counts(demand.shape, pack=settings.pack)
+    hosts = [fleet.hosts[row] for row in np.flatnonzero(alive)]
+    by_host = {host.name: count for host in hosts if (count := counts.of(host))}
+    return Room(by_host, len(fleet), tuple(removals))
+
+
+def worst_losses(
+    demand: Demand, fleet: Fleet, settings: SchedulingSettings, count: int, guests_of: GuestsOf
+) -> list[Loss]:
+    """Return what is left after the loss of `count` hosts, for the worst sets that are known.
+
+    Not every set is tried: those with most instances, most in use of each class, and most room for
+    the demand are. Whoever is on them is placed elsewhere first; the worst comes first.
+    """
+    room = room_for(demand, fleet, settings)
+    trial = _Trial(demand, fleet, settings, room)
+    sets = dict.fromkeys(_sets(fleet, room, count))
+    held = guests_of({name for names in sets for name in names})
+    losses = [trial.without(names, held) for names in sets]
+    return sorted(losses, key=lambda loss: (not loss.homeless, loss.more))
+
+
+def _sets(fleet: Fleet, room: Room, count: int) -> Iterable[tuple[str, ...]]:
+    classes = sorted({name for host in fleet.hosts for name in host.used})
+    measures = [np.array([room.by_host.get(host.name, 0) for host in fleet.hosts])]
+    measures += [fleet.column(instances)]
+    measures += [np.array([host.used.get(name, 0) for host in fleet.hosts]) for name in classes]
+    for measure in measures:
+        most = np.argsort(-measure, kind="stable")[:count]
+        yield tuple(sorted(fleet.hosts[row].name for row in most))
+
+
+class _Trial:
+    """Loses hosts, places whoever was on them elsewhere, counts what is left, takes it back."""
+
+    def __init__(
+        self, demand: Demand, fleet: Fleet, settings: SchedulingSettings, room: Room
+    ) -> None:
+        self._fleet = fleet
+        # Where there is little room, what is used already comes first.
+        self._settings = replace(settings, strategy="pack", alternates=0, seed=None)
+        self._room = room
+        self._counts = _Counts(demand.shape, pack=settings.pack)
+        self._fits = Fits()
+
+    def without(self, lost: tuple[str, ...], held: Mapping[str, Sequence[Guest]]) -> Loss:
+        up = self._fleet.up
+        self._fleet.up = up & ~self._fleet.mask(lost)
+        try:
+            with self._fleet.rehearsal():
+                guests = [guest for name in lost for guest in held.get(name, ())]
+                changed, homeless = self._moved(guests, lost)
+                return Loss(lost, self._left(lost, changed), tuple(homeless))
+        finally:
+            self._fleet.up = up
+
+    def _moved(self, guests: Sequence[Guest], lost: Iterable[str]) -> tuple[set[str], list[str]]:
+        """Place the largest first; return which hosts took some, and who found no place."""
+        changed: set[str] = set()
+        homeless = []
+        for guest in sorted(guests, key=lambda each: -sum(each.holding.amounts.values())):
+            wish = replace(guest.demand, ignored=guest.demand.ignored | set(lost), host=None)
+            chosen = choose(wish, self._fleet, self._settings, self._fits)
+            if isinstance(chosen, NoHost):
+                homeless.append(guest.name)
+                continue
+            held = replace(guest.holding, placement=chosen.placement)
+            self._fleet.put(charged(chosen.host, [held], chosen.host.updated_at))
+            changed.add(chosen.host.name)
+        return changed, homeless
+
+    def _left(self, lost: Iterable[str], changed: set[str]) -> int:
+        gone = {*lost, *changed}
+        kept = sum(count for name, count in self._room.by_host.items() if name not in gone)
+        again = (self._fleet.get(name) for name in changed if name in self._room.by_host)
+        return kept + sum(self._counts.of(host) for host in again if host is not None)
+
+
+class _Counts:
+    """How many of one shape a host takes, asked once for hosts that are alike."""
+
+    def __init__(self, shape: Shape, *, pack: bool) -> None:
+        self._shape = shape
+        self._pack = pack
+        self._known: dict[tuple[HostTopology, int, Limits], int] = {}
+
+    def of(self, host: Host) -> int:
+        """Return how often the shape can be claimed on the host, one after the other."""
+        bound = _by_amounts(host, self._shape)
+        if self._shape.guest is None or not bound:
+            return 0 if bound == UNBOUNDED else bound
+        key = (host.topology, bound, limits_of(host))
+        if key not in self._known:
+            self._known[key] = self._filled(host.topology, bound, key[2])
+        return self._known[key]
+
+    def _filled(self, topology: HostTopology, bound: int, limits: Limits) -> int:
+        guest, devices = self._shape.guest, self._shape.devices
+        for count in range(bound):
+            assert guest is not None
+            answer = fit(topology, guest, limits, pack=self._pack, pci_requests=devices)
+            if isinstance(answer, Misfit):
+                return count
+            topology = accounting.claim(topology, answer)
+        return bound
+
+
+def _by_amounts(host: Host, shape: Shape) -> int:
+    """Return how often the amounts fit; 0 where even one is larger than the host."""
+    bound = UNBOUNDED
+    for name, amount in shape.amounts.items():
+        if most_of(host, name) < amount:
+            return 0
+        bound = min(bound, max(0, left_column(name)(host)) // amount)
+    return bound

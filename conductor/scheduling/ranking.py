@@ -1,0 +1,136 @@
+"""In which order possible hosts are tried, and what decided between the first and the next."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from conductor.scheduling.demand import Demand
+from conductor.scheduling.fleet import Fleet, Mask, Numbers, Tagged
+from conductor.scheduling.room import Floats
+from conductor.scheduling.settings import SchedulingSettings
+
+CHEAP_LOOKS: Final = 8
+ONE_TIER: Final = 0.1
+"""Hosts this much worse differ in more than in how full they are, and are not drawn."""
+
+BY_NAME, BY_CHANCE, ASKED_FIRST = "name", "chance", "alternate"
+"""What decides where no weigher does: order of names, the draw, an earlier selection's order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """Scores of the rows that passed all filters, with what each weigher added to them."""
+
+    rows: Numbers
+    scores: Floats
+    parts: tuple[tuple[str, Floats | float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerUp:
+    """The host that came second, by how much, and what it would have needed to come first.
+
+    `decided_by` is the weigher that set the two furthest apart, or what decides between equals;
+    `has` and `best` are what it gave to the runner-up and to the host that was chosen.
+    """
+
+    host: str
+    behind: float
+    decided_by: str
+    has: float | None = None
+    best: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as kept in decisions."""
+        numbers = {"has": self.has, "best": self.best}
+        return {
+            "host": self.host,
+            "behind": round(self.behind, 6),
+            "decided_by": self.decided_by,
+            **{name: round(value, 6) for name, value in numbers.items() if value is not None},
+        }
+
+
+def ranked(alive: Mask, demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> Ranking:
+    """Weigh the rows that are left."""
+    rows = np.flatnonzero(alive)
+    scores = np.zeros(len(rows))
+    parts = []
+    if len(rows):
+        for weigher, multiplier in settings.weights:
+            name = weigher.__name__
+            of_own = fleet.tagged(f"{name}_weight_multiplier")
+            own = _multipliers(of_own, multiplier, fleet)[rows] if of_own else multiplier
+            part = own * weigher(demand, fleet, rows)
+            scores += part
+            parts.append((name, part))
+    return Ranking(rows, scores, tuple(parts))
+
+
+def best_first(
+    ranking: Ranking, demand: Demand, fleet: Fleet, subset: int, chance: random.Random | None
+) -> Iterator[int]:
+    """Yield places in the ranking: preferred hosts, then by score, equals in order of name.
+
+    Of the `subset` best the order is one of chance. The first few are looked up one by one,
+    which is cheaper than sorting all of them.
+    """
+    left = ranking.scores.copy()
+    for name in demand.preferred:
+        for at in np.flatnonzero(ranking.rows == fleet.rows.get(name, -1)):
+            yield int(at)
+            left[at] = -np.inf
+    for place in _drawn(left, subset, chance):
+        yield place
+        left[place] = -np.inf
+    for _ in range(min(CHEAP_LOOKS, len(left))):
+        first = int(left.argmax())
+        if left[first] == -np.inf:
+            return
+        yield first
+        left[first] = -np.inf
+    for at in np.argsort(-left, kind="stable"):
+        if left[at] != -np.inf:
+            yield int(at)
+
+
+def runner_up(ranking: Ranking, demand: Demand, fleet: Fleet, chosen: int, second: int) -> RunnerUp:
+    """Return what kept the second place of a ranking from being chosen."""
+    host = fleet.hosts[ranking.rows[second]].name
+    behind = float(ranking.scores[chosen] - ranking.scores[second])
+    if fleet.hosts[ranking.rows[chosen]].name in demand.preferred:
+        return RunnerUp(host, behind, ASKED_FIRST)
+    if behind <= 0:
+        return RunnerUp(host, behind, BY_NAME if behind == 0 and chosen < second else BY_CHANCE)
+    gaps = [
+        (float(part[chosen] - part[second]), name, part)
+        for name, part in ranking.parts
+        if not isinstance(part, float | int)
+    ]
+    _, name, part = max(gaps, key=lambda each: each[0])
+    return RunnerUp(host, behind, name, float(part[second]), float(part[chosen]))
+
+
+def _drawn(left: Floats, subset: int, chance: random.Random | None) -> list[int]:
+    """Return the best few in an order of chance; none that is worse than the best by a tier."""
+    if chance is None or subset < 2 or not len(left):
+        return []
+    few = np.argpartition(-left, min(subset, len(left)) - 1)[:subset]
+    drawn = [int(at) for at in np.sort(few[left[few] > left.max() - ONE_TIER])]
+    chance.shuffle(drawn)
+    return drawn
+
+
+def _multipliers(of_own: Sequence[Tagged], usual: float, fleet: Fleet) -> Floats:
+    """Return every host's multiplier: the least of its aggregates, else the usual one."""
+    least = np.full(len(fleet), np.inf)
+    for each in of_own:
+        with suppress(ValueError):
+            np.minimum(least, float(each.value), out=least, where=each.hosts)
+    return np.where(np.isfinite(least), least, usual)

@@ -1,0 +1,193 @@
+"""What would happen: where a demand would go, and who would have to move for it to fit.
+
+Nothing is written: hosts are changed in a rehearsal on the fleet and taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+
+from conductor.placement.claims import Holding, charged, relieved
+from conductor.placement.resources import room
+from conductor.scheduling.choice import NoHost, Selection, choose
+from conductor.scheduling.columns import left_column
+from conductor.scheduling.demand import Demand, place
+from conductor.scheduling.filters import has_amounts, has_numa_cells
+from conductor.scheduling.fits import Fits
+from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.store.records import Host
+from models.hardware.guest import Misfit
+
+NEAREST_HOSTS: Final = 256
+TRIALS: Final = 4_000
+"""So many combinations of instances are tried at most, the nearest hosts first."""
+MOST_MOVES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """An instance that could be moved: what it holds where it is, and what it asks elsewhere."""
+
+    instance_id: str
+    name: str
+    holding: Holding
+    demand: Demand
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """One instance that would have to go from one host to another."""
+
+    instance_id: str
+    name: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakingRoom:
+    """The host that a demand fits on once these instances have moved, in this order."""
+
+    host: str
+    moves: tuple[Relocation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the command prints it."""
+        moves = [
+            {"instance_id": m.instance_id, "name": m.name, "from": m.source, "to": m.target}
+            for m in self.moves
+        ]
+        return {"host": self.host, "moves": moves}
+
+    def __str__(self) -> str:
+        moves = " and ".join(f"{m.name} moves from {m.source} to {m.target}" for m in self.moves)
+        return f"fits on {self.host} if {moves}"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How far a search for moves went, and what it found."""
+
+    found: MakingRoom | None
+    hosts: int
+    trials: int
+
+
+GuestsOn = Callable[[str], Sequence[Guest]]
+
+
+class WhatIf:
+    """A fleet to ask about; whatever is tried on it is taken back."""
+
+    def __init__(self, fleet: Fleet, settings: SchedulingSettings, now: float) -> None:
+        self._fleet = fleet
+        self._settings = settings
+        self._now = now
+        self._fits = Fits()
+
+    def placed(self, demand: Demand, count: int) -> tuple[list[Selection], NoHost | None]:
+        """Return where so many of a demand would go one after the other, and why no more do."""
+        selections: list[Selection] = []
+        with self._fleet.rehearsal():
+            for _ in range(count):
+                chosen = self._choose(demand)
+                if isinstance(chosen, NoHost):
+                    return selections, chosen
+                selections.append(chosen)
+                self._fleet.put(self._with(chosen))
+                if demand.group is not None:
+                    demand = replace(demand, group=demand.group.joined_by(chosen.host.name))
+        return selections, None
+
+    def moves_that_help(
+        self, demand: Demand, guests_on: GuestsOn, placed: Sequence[Selection] = ()
+    ) -> Search:
+        """Return one or two instances whose moves would make room; one before two.
+
+        Those `placed` before it are where they would be.
+        """
+        with self._fleet.rehearsal():
+            for each in placed:
+                self._fleet.put(self._with(each))
+            return self._search(demand, guests_on)
+
+    def _search(self, demand: Demand, guests_on: GuestsOn) -> Search:
+        names = self._nearest(demand)
+        trials = 0
+        for count in range(1, MOST_MOVES + 1):
+            for name in names:
+                for leaving in combinations(self._by_size(guests_on(name)), count):
+                    if trials >= TRIALS:
+                        return Search(None, len(names), trials)
+                    trials += 1
+                    found = self._try(demand, name, leaving)
+                    if found is not None:
+                        return Search(found, len(names), trials)
+        return Search(None, len(names), trials)
+
+    def _try(self, demand: Demand, name: str, leaving: Sequence[Guest]) -> MakingRoom | None:
+        host = self._fleet.get(name)
+        if host is None:
+            return None
+        for guest in leaving:
+            host = relieved(host, guest.holding, self._now)
+        taken = self._holding(demand, host)
+        if taken is None:
+            return None
+        with self._fleet.rehearsal():
+            self._fleet.put(charged(host, [taken], self._now))
+            moves = tuple(self._elsewhere(leaving, name))
+        return MakingRoom(name, moves) if len(moves) == len(leaving) else None
+
+    def _elsewhere(self, leaving: Sequence[Guest], source: str) -> Iterator[Relocation]:
+        """Yield where each goes, until one goes nowhere."""
+        for guest in leaving:
+            wish = replace(guest.demand, ignored=guest.demand.ignored | {source}, host=None)
+            chosen = self._choose(wish)
+            if isinstance(chosen, NoHost):
+                return
+            self._fleet.put(self._with(chosen))
+            yield Relocation(guest.instance_id, guest.name, source, chosen.host.name)
+
+    def _holding(self, demand: Demand, host: Host) -> Holding | None:
+        """Return what the demand would hold of a host, or nothing where it does not fit."""
+        if room(host, demand.shape.amounts) is not None:
+            return None
+        answer = place(demand.shape, host, pack=self._settings.pack)
+        if isinstance(answer, Misfit):
+            return None
+        return Holding(demand.instance_id, demand.project_id, answer, demand.shape.amounts)
+
+    def _nearest(self, demand: Demand) -> list[str]:
+        """Return the hosts that only lack room, those that lack least first."""
+        alive = np.ones(len(self._fleet), np.bool_)
+        for each in self._settings.filters_for(demand):
+            if each not in (has_amounts, has_numa_cells):
+                for check in each(demand, self._fleet):
+                    alive &= check.passed
+        rows = np.flatnonzero(alive)
+        share = np.ones(len(rows))
+        for name, amount in demand.shape.amounts.items():
+            left = self._fleet.column(left_column(name))[rows]
+            np.minimum(share, left / amount, out=share)
+        order = np.argsort(-share, kind="stable")[:NEAREST_HOSTS]
+        return [self._fleet.hosts[row].name for row in rows[order]]
+
+    def _by_size(self, guests: Sequence[Guest]) -> list[Guest]:
+        return sorted(guests, key=lambda guest: sum(guest.holding.amounts.values()))
+
+    def _choose(self, demand: Demand) -> Selection | NoHost:
+        return choose(demand, self._fleet, self._settings, self._fits)
+
+    def _with(self, chosen: Selection) -> Host:
+        demand = chosen.demand
+        held = Holding(
+            demand.instance_id, demand.project_id, chosen.placement, demand.shape.amounts
+        )
+        return charged(chosen.host, [held], self._now)

@@ -1,0 +1,124 @@
+"""Why this host, why none, what would have changed it; and every host's own verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.scheduling.explain import POSSIBLE, story_of, verdicts
+from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.store.records import Decision
+from models.messages.letters import Reply
+from tests.scheduling.test_whatif import demand
+from tests.scheduling.world import World, flavor, host, pinned, refusal
+
+
+def decision_of(world: World, reply: Reply) -> Decision:
+    with world.store.read() as uow:
+        (found,) = uow.decisions.where(operation_id=reply.token.operation_id)
+    return found
+
+
+def story(world: World, reply: Reply) -> list[str]:
+    decision = decision_of(world, reply)
+    return list(story_of(decision.detail, decision.host))
+
+
+def test_a_choice_is_told_with_who_was_ruled_out_and_who_came_second() -> None:
+    world = World()
+    world.add_hosts(host("a", shared=32), host("b", shared=4), host("tiny", disk_gb=2))
+    told = story(world, world.build(flavor(vcpus=16, memory_mib=64, root_gb=1), host="a"))
+    assert told == ["a, the only possible host of 3 (2 are not a, which was asked for)"]
+    told = story(world, world.build(flavor(vcpus=4, memory_mib=64)))
+    assert (
+        told[0]
+        == "a, of 2 possible hosts of 3 (1 lacks free disk (need 10 GiB, best 2 GiB on tiny))"
+    )
+    assert told[1].startswith("b came second, 0.")
+    assert "room_left gave it" in told[1]
+    assert told[2] == "else b"
+
+
+def test_the_runner_up_says_how_much_it_was_short_of() -> None:
+    world = World()
+    world.add_hosts(host("a", shared=8), host("b", shared=4))
+    decision = decision_of(world, world.build(flavor(vcpus=4, memory_mib=64)))
+    second: dict[str, Any] = decision.detail["runner_up"]
+    assert (second["host"], second["decided_by"]) == ("b", "room_left")
+    assert second["best"] - second["has"] == second["behind"] > 0
+    assert [name for name, _ in decision.detail["scores"]] == ["a", "b"]
+
+
+def test_between_equals_the_name_decides_and_is_said_to() -> None:
+    world = World()
+    world.add_hosts(host("a"), host("b"))
+    told = story(world, world.build())
+    assert told[1] == "b came second: the other is the first by name of equals"
+
+
+def test_a_draw_is_said_to_be_one() -> None:
+    world = World(settings=SchedulingSettings(seed=1, subset=3))
+    world.add_hosts(*(host(f"h{n}") for n in range(5)))
+    told = story(world, world.build())
+    assert "drawn from the 3 best, so that schedulers seldom collide" in told
+
+
+def test_a_choice_that_was_taken_meanwhile_says_so() -> None:
+    detail = {"hosts": 2, "possible": 2, "checks": [], "scores": [["a", 1.0], ["b", 0.5]]}
+    assert story_of(detail, "b") == (
+        "b, of 2 possible hosts of 2",
+        "a came first and had been taken when it was claimed",
+    )
+
+
+def test_a_refusal_names_the_nearest_host_and_what_it_lacks() -> None:
+    world = World()
+    world.add_hosts(*(host(f"small-{n}", dedicated=2) for n in range(5)))
+    world.add_hosts(host("near", dedicated=12))
+    reply = world.build(pinned(vcpus=16))
+    told = story(world, reply)
+    assert told[0] == refusal(reply)
+    assert told[1] == (
+        "nearest is near, 4 short of 16: 1 lacks free dedicated CPUs in one NUMA cell "
+        "(need 16, best 12 on near)"
+    )
+    assert "such as small-0, small-1, small-2" in told[2]
+
+
+def test_a_record_is_small_however_large_the_fleet() -> None:
+    sizes = []
+    for count in (10, 500):
+        world = World()
+        world.add_hosts(*(host(f"h{n:03}", dedicated=n % 7) for n in range(count)))
+        sizes.append(len(repr(decision_of(world, world.build(pinned(vcpus=16))).detail)))
+    assert sizes[1] < sizes[0] + 50
+
+
+def test_records_of_before_are_told_as_far_as_they_go() -> None:
+    old = {"hosts": 3, "checks": [{"check": "down", "hosts": 1}], "scores": [], "alternates": []}
+    assert story_of(old, "a") == ("a, of 3 hosts (1 down)",)
+    refused = {"hosts": 1, "checks": old["checks"], "error": {"message": "1 host: 1 is down"}}
+    assert story_of(refused, None) == ("1 host: 1 is down",)
+
+
+def test_every_host_has_its_own_verdict() -> None:
+    hosts = [host("a", shared=8), host("b"), host("c", disk_gb=1), host("d")]
+    fleet = Fleet(hosts, up=["a", "b", "c"])
+    found = verdicts(demand(flavor(vcpus=4)), fleet, SchedulingSettings())
+    assert [(each.host, each.check) for each in found] == [
+        ("a", POSSIBLE),
+        ("b", POSSIBLE),
+        ("c", "no_room_disk_gb"),
+        ("d", "down"),
+    ]
+    assert (found[2].need, found[2].have) == (10, 1)
+    assert found[0].weights is not None
+    assert found[0].weights["room_left"] > 0
+    assert found[0].to_json()["text"] == "takes it"
+
+
+def test_a_verdict_tells_what_the_fitter_found() -> None:
+    fleet = Fleet([host("a")], up=["a"])
+    wanted = pinned(vcpus=2, **{"hw:mem_page_size": "1GB"})
+    (found,) = verdicts(demand(wanted), fleet, SchedulingSettings())
+    assert found.check == "page_size_not_offered"

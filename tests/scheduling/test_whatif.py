@@ -1,0 +1,173 @@
+"""Where something would go, who would have to move for it, and how many more fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from conductor.placement.claims import Holding, charged
+from conductor.scheduling.capacity import room_for, worst_losses
+from conductor.scheduling.choice import NoHost
+from conductor.scheduling.demand import Demand, place, shape_of
+from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.groups import GroupRule
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.whatif import Guest, WhatIf
+from conductor.store.records import Host
+from models.hardware.flavor import Flavor
+from models.hardware.guest import Misfit
+from tests.scheduling.world import IMAGE, flavor, host, pinned
+
+SETTINGS = SchedulingSettings()
+
+
+def demand(wanted: Flavor, name: str = "new", **more: object) -> Demand:
+    return Demand(name, shape_of(wanted, IMAGE), **more)  # type: ignore[arg-type]  # as named
+
+
+@dataclass
+class Filled:
+    """A fleet with guests on it, and nothing but that."""
+
+    hosts: dict[str, Host] = field(default_factory=dict)
+    guests: dict[str, list[Guest]] = field(default_factory=dict)
+
+    def add(self, *hosts: Host) -> None:
+        self.hosts.update((each.name, each) for each in hosts)
+
+    def put(self, name: str, where: str, wanted: Flavor) -> None:
+        asks = demand(wanted, name)
+        placement = place(asks.shape, self.hosts[where], pack=True)
+        assert not isinstance(placement, Misfit)
+        holding = Holding(name, "p", placement, asks.shape.amounts)
+        self.hosts[where] = charged(self.hosts[where], [holding], 0.0)
+        self.guests.setdefault(where, []).append(Guest(name, name, holding, asks))
+
+    @property
+    def fleet(self) -> Fleet:
+        return Fleet(self.hosts.values(), up=self.hosts)
+
+    def on(self, name: str) -> Sequence[Guest]:
+        return self.guests.get(name, [])
+
+    def of(self, names: Iterable[str]) -> Mapping[str, Sequence[Guest]]:
+        return {name: self.on(name) for name in names}
+
+
+def test_what_would_happen_leaves_the_fleet_as_it_is() -> None:
+    fleet = Fleet([host("a", cells=1), host("b", cells=1)], up=["a", "b"])
+    before = list(fleet.hosts)
+    placed, refused = WhatIf(fleet, SETTINGS, 0.0).placed(demand(pinned(vcpus=3)), 3)
+    assert [each.host.name for each in placed] == ["a", "b"]
+    assert isinstance(refused, NoHost)
+    assert fleet.hosts == before
+
+
+def test_members_of_a_group_are_placed_by_its_rule_one_after_the_other() -> None:
+    fleet = Fleet([host(name) for name in "abc"], up="abc")
+    rule = GroupRule("g", "anti-affinity")
+    placed, refused = WhatIf(fleet, SETTINGS, 0.0).placed(demand(flavor(), group=rule), 4)
+    assert sorted(each.host.name for each in placed) == ["a", "b", "c"]
+    assert "anti_affinity" in str(refused and refused.to_json())
+
+
+def test_one_move_that_makes_room_is_found() -> None:
+    filled = Filled()
+    filled.add(host("a", cells=1), host("b", cells=1), host("c", cells=1, dedicated=1))
+    filled.put("small", "a", pinned(vcpus=1, memory_mib=64))
+    filled.put("large", "b", pinned(vcpus=3, memory_mib=64))
+    looking = WhatIf(filled.fleet, SETTINGS, 0.0)
+    search = looking.moves_that_help(demand(pinned(vcpus=4)), filled.on)
+    assert str(search.found) == "fits on a if small moves from a to b"
+
+
+def test_two_moves_are_found_where_one_does_not_do() -> None:
+    filled = Filled()
+    filled.add(host("a", cells=1), host("b", cells=1, dedicated=1), host("c", cells=1, dedicated=1))
+    filled.put("one", "a", pinned(vcpus=1, memory_mib=64))
+    filled.put("two", "a", pinned(vcpus=1, memory_mib=64))
+    looking = WhatIf(filled.fleet, SETTINGS, 0.0)
+    search = looking.moves_that_help(demand(pinned(vcpus=4)), filled.on)
+    assert search.found is not None
+    assert search.found.host == "a"
+    assert {move.name for move in search.found.moves} == {"one", "two"}
+    assert {move.target for move in search.found.moves} == {"b", "c"}
+    assert search.found.to_json()["moves"][0]["from"] == "a"
+
+
+def test_where_no_moves_help_the_search_says_how_far_it_went() -> None:
+    filled = Filled()
+    filled.add(host("a", cells=1))
+    filled.put("small", "a", pinned(vcpus=1, memory_mib=64))
+    search = WhatIf(filled.fleet, SETTINGS, 0.0).moves_that_help(demand(pinned(vcpus=4)), filled.on)
+    assert (search.found, search.hosts, search.trials) == (None, 1, 1)
+
+
+def test_moves_are_not_sought_on_hosts_that_are_ruled_out_otherwise() -> None:
+    filled = Filled()
+    filled.add(host("a", cells=1), host("b", cells=1, dedicated=1))
+    filled.put("small", "a", pinned(vcpus=1, memory_mib=64))
+    wish = demand(pinned(vcpus=4), ignored=frozenset({"a"}))
+    search = WhatIf(filled.fleet, SETTINGS, 0.0).moves_that_help(wish, filled.on)
+    assert (search.found, search.hosts) == (None, 1)
+
+
+@pytest.mark.parametrize("strategy", ["spread", "pack"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        flavor(vcpus=3),
+        flavor(vcpus=1, memory_mib=1500),
+        pinned(vcpus=2),
+        pinned(vcpus=3, memory_mib=3000),
+        pinned(vcpus=2, **{"hw:numa_nodes": "2"}),
+        flavor(vcpus=4, memory_mib=1024, **{"hw:numa_nodes": "2"}),
+    ],
+)
+def test_as_many_fit_as_are_said_to(wanted: Flavor, strategy: str) -> None:
+    hosts = [host("a"), host("b", cells=1, dedicated=6), host("c", shared=2, memory_mib=3000)]
+    settings = SchedulingSettings(strategy=strategy)  # type: ignore[arg-type]  # one of two
+    fleet = Fleet(hosts, up=["a", "b", "c"])
+    room = room_for(demand(wanted), fleet, settings)
+    placed, refused = WhatIf(fleet, settings, 0.0).placed(demand(wanted), room.total + 1)
+    assert len(placed) == room.total > 0
+    assert refused is not None
+
+
+def test_room_for_nothing_says_why() -> None:
+    fleet = Fleet([host("a"), host("b")], up=["a"])
+    room = room_for(demand(pinned(vcpus=64)), fleet, SETTINGS)
+    assert room.total == 0
+    assert [removal.code for removal in room.removals] == ["down", "no_room_pcpu"]
+
+
+def test_the_loss_of_a_host_takes_its_room_and_its_guests() -> None:
+    filled = Filled()
+    filled.add(*(host(name, cells=1) for name in "abc"))
+    filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
+    wish = demand(pinned(vcpus=1, memory_mib=64))
+    assert room_for(wish, filled.fleet, SETTINGS).total == 10
+    losses = worst_losses(wish, filled.fleet, SETTINGS, 1, filled.of)
+    assert {(loss.lost, loss.more) for loss in losses} == {(("a",), 6), (("b",), 6)}
+
+
+def test_guests_without_a_place_after_a_loss_are_named() -> None:
+    filled = Filled()
+    filled.add(host("a", cells=1), host("b", cells=1, dedicated=1))
+    filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
+    wish = demand(pinned(vcpus=1, memory_mib=64))
+    worst = worst_losses(wish, filled.fleet, SETTINGS, 1, filled.of)[0]
+    assert (worst.lost, worst.homeless) == (("a",), ("vm",))
+
+
+def test_a_fleet_is_as_it_was_after_its_losses_were_tried() -> None:
+    filled = Filled()
+    filled.add(*(host(name, cells=1) for name in "abc"))
+    filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
+    fleet = filled.fleet
+    before, up = list(fleet.hosts), fleet.up.copy()
+    worst_losses(demand(pinned(vcpus=1, memory_mib=64)), fleet, SETTINGS, 2, filled.of)
+    assert fleet.hosts == before
+    assert (fleet.up == up).all()
