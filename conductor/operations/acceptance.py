@@ -74,7 +74,7 @@ def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Reques
     definition = engine.definitions[request.kind]
     if definition.run_accept is None:
         raise Rejected("task_unknown", f"{incoming.task} cannot be asked for", key="task")
-    instance = _locked_instance(uow, request)
+    _lock_instance(uow, request)
     state = definition.run_accept(NewOperation(incoming.id, request), uow)
     record = replace(
         _record(uow, incoming, definition.version, OperationState.ACCEPTED),
@@ -86,7 +86,7 @@ def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Reques
         wake_at=uow.now,
         deadline_at=uow.now + (request.deadline_s or definition.deadline_s),
     )
-    ids = _take_instance(engine, uow, definition, record, instance)
+    ids = _take_instance(engine, uow, definition, record)
     tell(uow, record, "accepted", incoming.task)
     _notify_start(uow, record)
     return ids
@@ -188,26 +188,25 @@ def _hold(uow: UnitOfWork, record: OperationRecord) -> None:
         uow.instances.save(replace(instance, operation_id=record.id))
 
 
-def _locked_instance(uow: UnitOfWork, request: Request) -> Instance | None:
+def _lock_instance(uow: UnitOfWork, request: Request) -> None:
     instance_id = getattr(request, "instance_id", None)
-    return uow.instances.lock(instance_id) if instance_id else None
+    if instance_id:
+        uow.instances.lock(instance_id)
 
 
 def _take_instance(
-    engine: Engine,
-    uow: UnitOfWork,
-    definition: Operation[Any],
-    record: OperationRecord,
-    before: Instance | None,
+    engine: Engine, uow: UnitOfWork, definition: Operation[Any], record: OperationRecord
 ) -> list[str]:
     """Give the instance to the operation, or put the operation where `when_busy` says."""
     if record.instance_id is None:
         uow.operations.add(record)
         return [record.id]
-    running = _running(uow, before)
+    # Locked anew: one that was not there to be locked before may have been committed since, with
+    # the build that runs on it (case N11).
+    instance = uow.instances.lock(record.instance_id)
+    running = _running(uow, instance)
     if running is None:
         uow.operations.add(record)
-        instance = uow.instances.get(record.instance_id)
         if instance is not None:
             uow.instances.save(replace(instance, operation_id=record.id))
         return [record.id]

@@ -33,7 +33,7 @@ def mark(new: NewOperation, uow: UnitOfWork) -> Delete:
     build must win all the same (case N11).
     """
     request = cast(DeleteInstance, new.request)
-    instance = uow.instances.get(request.instance_id)
+    instance = uow.instances.lock(request.instance_id)
     if instance is None:
         uow.instances.add(_never_built(request, uow.now))
     elif instance.state is not InstanceState.DELETED:
