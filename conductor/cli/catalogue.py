@@ -35,14 +35,15 @@ class Kind:
     columns: Sequence[Column]
 
 
-def add_group(app: typer.Typer, kind: Kind, create: Callable[..., None]) -> None:
-    """Add a group of `create`, `show`, `list` and `delete`."""
+def add_group(app: typer.Typer, kind: Kind, create: Callable[..., None]) -> typer.Typer:
+    """Add a group of `create`, `show`, `list` and `delete`, and return it."""
     group = typer.Typer(help=kind.help)
     group.command("create")(create)
     group.command("show")(_show(kind))
     group.command("list")(_list(kind))
     group.command("delete")(_delete(kind))
     app.add_typer(group, name=kind.group, no_args_is_help=True)
+    return group
 
 
 def define(kind: Kind, body: Mapping[str, Any], output: Format | None) -> None:

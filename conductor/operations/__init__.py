@@ -7,6 +7,8 @@ from typing import Any
 
 from conductor.operations.build_instance import build_instance
 from conductor.operations.build_instances import build_instances
+from conductor.operations.cache_images import cache_images
+from conductor.operations.cache_images_on_host import cache_images_on_host
 from conductor.operations.catalogue import define_entry, remove_entry
 from conductor.operations.confirm_resize import confirm_resize
 from conductor.operations.definition import Operation
@@ -39,6 +41,8 @@ OPERATIONS: Mapping[str, Operation[Any]] = {
         evacuate_instance,
         shelve_instance,
         unshelve_instance,
+        cache_images,
+        cache_images_on_host,
         define_entry,
         remove_entry,
     )

@@ -14,6 +14,7 @@ from conductor.operations.waits import (
     ON_HOST,
     ON_SCHEDULER,
 )
+from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
 from models.errors import Broken, Unreachable
 from models.lifecycle import OperationState
@@ -73,23 +74,32 @@ def children_to_start(scope: Scope, record: OperationRecord) -> list[str]:
 
 
 def _ask_host(scope: Scope, record: OperationRecord, ask: AskHost[Any]) -> OperationRecord:
-    """Post an instruction; the instance's fence grows with it, and hosts refuse what is older."""
+    """Post an instruction; its fence grows with each, and hosts refuse what is older."""
     uow = scope.uow
-    instance = uow.instances.lock(ask.instance_id)
-    if instance is None:
-        raise Broken("instance_missing", f"instance {ask.instance_id} has no record")
-    fence = instance.fence + 1
-    uow.instances.save(replace(instance, fence=fence, updated_at=uow.now))
+    if ask.instance_id is None:
+        # Hosts work and fence by instance; the operation stands for one, overtaken by no other.
+        subject, fence = record.id, record.sequence + 1
+    else:
+        subject, fence = ask.instance_id, _next_fence(uow, ask.instance_id)
     instruction = Instruction(
-        token=_token(record, fence),
-        instance_id=ask.instance_id,
-        verb=ask.verb,
-        args=dict(ask.args),
+        token=_token(record, fence), instance_id=subject, verb=ask.verb, args=dict(ask.args)
     )
     letter = instruction_letter(ask.host, instruction, record.root_id or record.id)
+    if ask.instance_id is None:
+        shown = said(host=ask.host, step=record.step, attempt=record.attempt)
+        letter = replace(letter, shown=shown)
     waiting = {"host": ask.host, "verb": ask.verb, "done_if_down": ask.done_if_down}
     tell(uow, record, record.step, f"{ask.verb} on {ask.host}")
     return _wait(scope, record, letter, {**waiting, "deadline": uow.now + ask.timeout_s})
+
+
+def _next_fence(uow: UnitOfWork, instance_id: str) -> int:
+    instance = uow.instances.lock(instance_id)
+    if instance is None:
+        raise Broken("instance_missing", f"instance {instance_id} has no record")
+    fence = instance.fence + 1
+    uow.instances.save(replace(instance, fence=fence, updated_at=uow.now))
+    return fence
 
 
 def _ask_scheduler(

@@ -17,7 +17,7 @@ turns the answer into the next state; without one the state stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
@@ -38,11 +38,12 @@ class AskHost(Generic[S]):
     """Work for one host. A host that is down counts as done when `done_if_down`.
 
     The instruction is posted all the same then: the host obeys it should it come back.
+    Without an instance nothing that others ask of the host overtakes it, or is overtaken by it.
     """
 
     state: S
     host: str
-    instance_id: str
+    instance_id: str | None
     verb: str
     args: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 600.0
@@ -105,6 +106,7 @@ class NewOperation:
 Accept = Callable[[NewOperation, UnitOfWork], S]
 Replay = Callable[[NewOperation, OperationRecord, UnitOfWork], S]
 IsMet = Callable[[Request, OperationRecord, UnitOfWork], str | None]
+FaultOfChildren = Callable[[Sequence[OperationRecord]], Json]
 WhenBusy = Literal["reject", "queue", "supersede"]
 
 
@@ -132,6 +134,7 @@ class Operation(Generic[S]):
         self.run_accept: Accept[S] | None = None
         self.on_failure: Callable[[S, Json, UnitOfWork], None] | None = None
         self.on_given_up: Callable[[S, Json, UnitOfWork], None] | None = None
+        self.fault_of_children: FaultOfChildren | None = None
         self.run_replay: Replay[S] | None = None
         self.is_met: IsMet | None = None
         self.describe: Callable[[S], Json] = lambda _: {}
@@ -188,6 +191,11 @@ class Operation(Generic[S]):
         The operation has then failed, in order. Without this it is STUCK.
         """
         self.on_given_up = run
+
+    def children_failed(self, run: FaultOfChildren) -> FaultOfChildren:
+        """Register what makes one fault of all children, some of which have failed."""
+        self.fault_of_children = run
+        return run
 
     def result(self, describe: Callable[[S], Json]) -> None:
         """Register what other services see as the result."""

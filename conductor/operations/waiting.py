@@ -105,7 +105,11 @@ def _children_ended(scope: Scope, record: OperationRecord) -> Ids:
         error = Rejected("cancelled", reason).to_json()
         return _close(scope, record, OperationState.CANCELLED, error)
     if faults:
-        return _close(scope, record, OperationState.FAILED, _fault_of_children(faults))
+        summary = scope.definition(record).fault_of_children
+        fault = (
+            summary(children.where(parent_id=record.id)) if summary else _fault_of_children(faults)
+        )
+        return _close(scope, record, OperationState.FAILED, fault)
     return forward.move_on(scope, record, scope.load(record))
 
 

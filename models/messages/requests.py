@@ -225,6 +225,15 @@ class UnshelveInstance(InstanceRequest):
     host: TargetHost = None
 
 
+class CacheImages(Request):
+    """Have images on every host of an aggregate that is up, before instances need them."""
+
+    task: ClassVar[str] = "conductor.cache_images"
+
+    aggregate: Annotated[Name, Field(description="The aggregate's name.")]
+    images: Annotated[tuple[Name, ...], Field(min_length=1, description="By id or name.")]
+
+
 class ReplayOperation(Request):
     """Take up an operation that has failed; with `dry_run` only say what would become of it."""
 
@@ -289,6 +298,7 @@ REQUESTS: dict[str, type[Request]] = {
         EvacuateInstance,
         ShelveInstance,
         UnshelveInstance,
+        CacheImages,
         ReplayOperation,
         DefineEntry,
         RemoveEntry,

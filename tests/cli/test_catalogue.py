@@ -97,3 +97,17 @@ def test_a_name_is_taken_once_but_a_quota_is_set_again(here: Cli) -> None:
     assert "exists" in taken.err
     assert here("quotas", "create", "again", "--cores", 1).code == 0
     assert here("quotas", "create", "again", "--cores", 2).json["cores"] == 2
+
+
+def test_images_are_cached_on_the_hosts_of_an_aggregate(stocked: Cli) -> None:
+    host = stocked("hosts", "list").json[0]["name"]
+    assert stocked("aggregates", "create", "warm", "--host", host).code == 0
+    asked = stocked("images", "cache", "warm", "cirros", "--wait", "-o", "json")
+    assert (asked.code, asked.json["state"]) == (0, "SUCCEEDED")
+    assert asked.json["kind"] == "cache_images"
+
+
+def test_caching_for_an_aggregate_that_nobody_knows_is_a_wrong_request(stocked: Cli) -> None:
+    asked = stocked("images", "cache", "cold", "cirros", "--wait")
+    assert asked.code == 2
+    assert "aggregate is cold: no such aggregate" in asked.err

@@ -52,6 +52,15 @@ def _shelved(world: World, instance_id: str) -> None:
     _after(world, "shelve_instance", instance_id)
 
 
+def _stocked(world: World, _: str) -> None:
+    for entry, body in (
+        ("aggregate", {"name": "rack", "hosts": ["host-0", "host-1"]}),
+        ("image", {"id": "img-2"}),
+    ):
+        world.submit("define_entry", {"entry": entry, "body": body})
+    world.run_out()
+
+
 def _host_dead(world: World, _: str) -> None:
     world.kill_host("host-0")
     with world.store.begin() as uow:
@@ -65,6 +74,7 @@ class Scenario:
     task: str
     prepare: Callable[[World, str], None] = lambda *_: None
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    of_instance: bool = True
 
     def begin(self, fates: Callable[[str], Fates] | None = None) -> tuple[World, str]:
         """Return a world in which the operation has been asked for and nothing has moved yet."""
@@ -78,7 +88,8 @@ class Scenario:
         self.prepare(world, instance_id)
         world.delivered.clear()
         switch.on = True
-        world.submit(self.task, {"instance_id": instance_id, **self.arguments})
+        subject = {"instance_id": instance_id} if self.of_instance else {}
+        world.submit(self.task, {**subject, **self.arguments})
         return world, instance_id
 
 
@@ -121,6 +132,9 @@ SCENARIOS = {
     "offload": Scenario("shelve_instance", arguments={"offload": True}),
     "unshelve": Scenario("unshelve_instance", _shelved),
     "unshelve-offloaded": Scenario("unshelve_instance", _offloaded),
+    "cache": Scenario(
+        "cache_images", _stocked, {"aggregate": "rack", "images": ["img-2"]}, of_instance=False
+    ),
 }
 
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
@@ -156,7 +170,7 @@ def _end(world: World) -> None:
 
 def test_every_operation_has_a_scenario() -> None:
     covered = {scenario.task for scenario in SCENARIOS.values()}
-    parts = {"build_instance", "define_entry", "remove_entry"}
+    parts = {"build_instance", "cache_images_on_host", "define_entry", "remove_entry"}
     assert set(OPERATIONS) == covered | parts
 
 

@@ -19,7 +19,7 @@ class CacheArgs(Message):
 def cache_images(work: Work) -> dict[str, Any]:
     """Have the images cached beside those that are, each of them whole (case N77).
 
-    The instance of the instruction stands for the host. Raises `Unreachable` (`image_corrupt`,
+    The instance of the instruction stands for the operation that asks. Raises `Unreachable` (`image_corrupt`,
     with the ids in `images`) when some came damaged, after all others have been cached: the agent
     tries again as often as it does for any call, then the instruction has failed.
     """

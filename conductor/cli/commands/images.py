@@ -6,10 +6,15 @@ from typing import Annotated, Final
 
 import typer
 
+from conductor.cli.asking import Manner, ask_for
 from conductor.cli.catalogue import Kind, add_group, define
+from conductor.cli.options import DEFAULT_PROJECT, Deadline, Project, Timeout, Wait
 from conductor.cli.output import Output
+from conductor.cli.reach import reach
 from conductor.cli.tables import key
+from conductor.cli.waiting import DEFAULT_TIMEOUT_S
 from conductor.cli.words import pairs
+from models.messages.requests import CacheImages
 
 _KIND: Final = Kind(
     "image",
@@ -27,7 +32,7 @@ _KIND: Final = Kind(
 
 def add_to(app: typer.Typer) -> None:
     """Add `images`."""
-    add_group(app, _KIND, create)
+    add_group(app, _KIND, create).command("cache")(cache)
 
 
 def create(
@@ -50,3 +55,23 @@ def create(
         "min_memory_mb": min_memory_mb,
     }
     define(_KIND, body, output)
+
+
+def cache(
+    aggregate: Annotated[str, typer.Argument(help="The aggregate whose hosts shall have them.")],
+    image: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="By id or name.")],
+    project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
+    wait: Wait = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    output: Output = None,
+) -> None:
+    """Have images on the hosts of an aggregate before instances need them."""
+    body = {
+        "context": {"project_id": project},
+        "aggregate": aggregate,
+        "images": image,
+        "deadline_s": deadline,
+    }
+    with reach() as here:
+        ask_for(here, CacheImages.task, body, Manner(wait, timeout, output))

@@ -1,0 +1,113 @@
+"""Have images on the hosts of an aggregate before instances need them: a child for each host."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from conductor.liveness import host_is_up
+from conductor.operations.cache_images_on_host import Cache, cache_images_on_host
+from conductor.operations.definition import AwaitChildren, NewOperation, Operation, Outcome
+from conductor.operations.moves import DOWN_AFTER_S
+from conductor.operations.requested import image_of
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Json, OperationRecord
+from models.errors import HostRefused, NoValidHost, Rejected
+from models.lifecycle import OperationState
+from models.messages.base import parse
+from models.messages.catalogue import AggregateBody
+from models.messages.requests import CacheImages
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Which images on which hosts; `skipped` were down when it was asked."""
+
+    aggregate: str
+    images: tuple[str, ...]
+    hosts: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many children there are."""
+        return len(self.hosts)
+
+
+cache_images = Operation("cache_images", Caches)
+
+
+@cache_images.accept
+def create_children(new: NewOperation, uow: UnitOfWork) -> Caches:
+    """Aggregate and images must be known; hosts of the aggregate that are down are left out."""
+    request = cast(CacheImages, new.request)
+    entry = uow.catalogue.get("aggregate", request.aggregate)
+    if entry is None:
+        message = f"aggregate is {request.aggregate}: no such aggregate"
+        raise Rejected("aggregate_unknown", message, key="aggregate")
+    images = tuple(dict.fromkeys(image_of(each, uow, "images").id for each in request.images))
+    members = dict.fromkeys(parse(AggregateBody, entry.body).hosts)
+    up = tuple(host for host in members if host_is_up(uow, host, DOWN_AFTER_S))
+    uow.operations.add_many([_child(new, Cache(host, images), uow.now) for host in up])
+    down = tuple(host for host in members if host not in up)
+    return Caches(request.aggregate, images, up, down)
+
+
+@cache_images.step
+def let_hosts_fetch(caches: Caches, _: UnitOfWork) -> Outcome[Caches]:
+    """Start every host's own operation and wait for all of them."""
+    if not caches.hosts:
+        raise NoValidHost("no_host_up", f"no host of aggregate {caches.aggregate} is up")
+    return AwaitChildren(caches)
+
+
+@cache_images.children_failed
+def name_hosts(children: Sequence[OperationRecord]) -> Json:
+    """Name each host that has not cached them, and why; the others have."""
+    failed = {
+        str(child.data["host"]): dict(child.error or {})
+        for child in children
+        if child.state is not OperationState.SUCCEEDED
+    }
+    done = [str(c.data["host"]) for c in children if str(c.data["host"]) not in failed]
+    reasons = "; ".join(f"{host}: {error.get('message')}" for host, error in failed.items())
+    message = f"{len(failed)} of {len(children)} hosts have not cached the images. {reasons}"
+    return HostRefused("hosts_failed", message, failed=failed, done=done).to_json()
+
+
+@cache_images.result
+def cached(caches: Caches) -> Json:
+    """Return the images, the hosts that have them, and those that were down."""
+    return {
+        "aggregate": caches.aggregate,
+        "images": list(caches.images),
+        "hosts": list(caches.hosts),
+        "skipped": list(caches.skipped),
+    }
+
+
+def _child(new: NewOperation, cache: Cache, now: float) -> OperationRecord:
+    request = cast(CacheImages, new.request)
+    context = request.context
+    return OperationRecord(
+        id=str(uuid.uuid5(uuid.UUID(new.id), f"cache-{cache.host}")),
+        kind=cache_images_on_host.kind,
+        definition_version=cache_images_on_host.version,
+        state=OperationState.ACCEPTED,
+        step=cache_images_on_host.steps[0].name,
+        project_id=context.project_id,
+        user_id=context.user_id,
+        request_id=context.request_id,
+        request={"host": cache.host, "images": list(cache.images)},
+        digest="",
+        data=cache_images_on_host.dump(cache),
+        created_at=now,
+        updated_at=now,
+        parent_id=new.id,
+        root_id=new.id,
+        # Ready as soon as its parent waits for it; by itself should that parent die before.
+        wake_at=now + 60.0,
+        deadline_at=now + (request.deadline_s or cache_images_on_host.deadline_s),
+    )

@@ -1,0 +1,41 @@
+"""Have images cached on one host, beside those that are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Json, OperationRecord
+
+FETCH_TIMEOUT_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Which images, and where."""
+
+    host: str
+    images: tuple[str, ...]
+
+
+cache_images_on_host = Operation("cache_images_on_host", Cache)
+
+
+@cache_images_on_host.step
+def fetch(cache: Cache, _: UnitOfWork) -> Outcome[Cache]:
+    """Tell the host; what it has already costs nothing, so there is nothing to undo either."""
+    args = {"images": list(cache.images)}
+    return AskHost(cache, cache.host, None, "cache_images", args, timeout_s=FETCH_TIMEOUT_S)
+
+
+@cache_images_on_host.result
+def cached(cache: Cache) -> Json:
+    """Return the host and its images."""
+    return {"host": cache.host, "images": list(cache.images)}
+
+
+@cache_images_on_host.replay
+def fetch_again(_: NewOperation, old: OperationRecord, __: UnitOfWork) -> Cache:
+    """Ask the same host again."""
+    return cache_images_on_host.load(old.data)
