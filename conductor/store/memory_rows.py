@@ -169,6 +169,13 @@ class MemoryOperations(MemoryRows[OperationRecord], Operations):
         return [Tally(*by, len(times), min(times)) for by, times in groups.items()]
 
     @override
+    def ended_since(self, at: float, limit: int) -> list[str]:
+        ended = self._view.see(
+            self._table, lambda hidden: self._table.since("ended", at, limit, hidden)
+        )
+        return [operation.id for operation in ended]
+
+    @override
     def drop_ended_before(self, at: float, limit: int) -> int:
         ended = self._before("ended", at, limit)
         for operation in ended:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -88,14 +88,27 @@ class Table(Generic[T]):
         end = bisect_left(entries, (at,))
         if not overlay:
             return [self.rows[key] for _, key in entries[: min(end, limit)]]
-        moment = self._moments[name]
         seen = [entry for entry in entries[:end] if entry[1] not in overlay]
-        for key, value in overlay.items():
-            when = None if value is None else moment(value)
-            if when is not None and when < at:
-                seen.append((when, key))
+        seen += [entry for entry in self._hidden(name, overlay) if entry[0] < at]
         found = (self.get(key, overlay) for _, key in sorted(seen)[:limit])
         return [value for value in found if value is not None]
+
+    def since(self, name: str, at: float, limit: int, overlay: Overlay[T]) -> list[T]:
+        """Return the records whose moment is `at` or later, latest first."""
+        entries = self._sorted[name]
+        begin = bisect_left(entries, (at,))
+        seen = [entry for entry in entries[begin:] if entry[1] not in overlay]
+        seen += [entry for entry in self._hidden(name, overlay) if entry[0] >= at]
+        found = (self.get(key, overlay) for _, key in sorted(seen, reverse=True)[:limit])
+        return [value for value in found if value is not None]
+
+    def _hidden(self, name: str, overlay: Overlay[T]) -> Iterator[tuple[float, Key]]:
+        """Yield the moments of the records that a reader sees as they were."""
+        moment = self._moments[name]
+        for key, value in overlay.items():
+            when = None if value is None else moment(value)
+            if when is not None:
+                yield when, key
 
     def _candidates(self, equals: Mapping[str, Any]) -> Iterable[Key]:
         if len(self.shape.key) == 1 and self.shape.key[0] in equals:

@@ -81,6 +81,9 @@ class Operations(Rows[OperationRecord], Protocol):
         Costs what lives, not what has ended: history is not looked at.
         """
 
+    def ended_since(self, at: float, limit: int) -> list[str]:
+        """Return ids of operations that ended at `at` or later, the latest first."""
+
     def drop_ended_before(self, at: float, limit: int) -> int:
         """Delete ended operations with their events and decisions; return how many."""
 

@@ -54,6 +54,13 @@ CENSUS: Final = (
 
 OUTBOX_OLDEST: Final = sa.select(sa.func.min(OUTBOX.c.created_at))
 
+ENDED_SINCE: Final = (
+    sa.select(OPERATIONS.c.id)
+    .where(OPERATIONS.c.ended_at >= sa.bindparam("at"))
+    .order_by(OPERATIONS.c.ended_at.desc(), OPERATIONS.c.id.desc())
+    .limit(_LIMIT)
+)
+
 ENDED_BEFORE: Final = _earliest(OPERATIONS, "ended_at")
 DELETED_BEFORE: Final = _earliest(INSTANCES, "deleted_at")
 DEAD_BEFORE: Final = _earliest(DEAD_LETTERS, "at")

@@ -221,6 +221,11 @@ class SqlOperations(SqlRows[OperationRecord], Operations):
         return [Tally(kind, OperationState(state), *rest) for kind, state, *rest in rows]
 
     @override
+    def ended_since(self, at: float, limit: int) -> list[str]:
+        rows = self._session.run(questions.ENDED_SINCE, {"at": at, "row_limit": limit}).fetchall()
+        return [row[0] for row in rows]
+
+    @override
     def drop_ended_before(self, at: float, limit: int) -> int:
         ids = self._drop_all(questions.ENDED_BEFORE, at, limit)
         self._events.drop_of(ids)

@@ -16,6 +16,7 @@ QUESTIONS: Mapping[str, Question] = {
     "operations.overdue": lambda uow: uow.operations.overdue(1.0, 5),
     "operations.awaited": lambda uow: uow.operations.awaited(),
     "operations.census": lambda uow: uow.operations.census(),
+    "operations.ended_since": lambda uow: uow.operations.ended_since(1.0, 5),
     "operations.drop_ended_before": lambda uow: uow.operations.drop_ended_before(1.0, 5),
     "operations by instance": lambda uow: uow.operations.where(instance_id="i"),
     "operations by parent": lambda uow: uow.operations.where(parent_id="p"),

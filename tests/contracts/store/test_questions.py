@@ -83,6 +83,22 @@ def test_the_outbox_says_since_when_its_oldest_letter_waits(store: Store) -> Non
         assert uow.outbox.oldest_at() == 2.0
 
 
+def test_operations_that_ended_lately_come_latest_first_as_the_reader_sees_them(
+    store: Store,
+) -> None:
+    with store.begin() as uow:
+        for name, ended_at in (("old", 1.0), ("edge", 2.0), ("late", 3.0), ("running", None)):
+            uow.operations.add(records.an_operation(name, ended_at=ended_at))
+        assert uow.operations.ended_since(2.0, 10) == ["late", "edge"]
+    with store.read() as reading:
+        assert reading.operations.ended_since(2.0, 1) == ["late"]
+        with store.begin() as uow:
+            uow.operations.save(records.an_operation("running", ended_at=4.0))
+            uow.operations.drop("edge")
+            assert uow.operations.ended_since(2.0, 10) == ["running", "late"]
+        assert reading.operations.ended_since(2.0, 10) == ["late", "edge"]
+
+
 def test_ended_operations_go_with_their_events_and_decisions(store: Store) -> None:
     with store.begin() as uow:
         for name, ended_at in (("old", 1.0), ("older", 0.5), ("edge", 2.0), ("running", None)):
