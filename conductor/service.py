@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -35,7 +35,12 @@ from models.secrets import masked
 
 log = structlog.get_logger(__name__)
 OVERDUE_BATCH = 200
+ENDS_SINCE_S, ENDS_MOST = 600.0, 5_000
+"""How far back, and how many at most, ends are looked at again."""
+ENDS_SETTLED_S = 5.0
+"""Whoever wrote a younger end may just be showing it."""
 Work: TypeAlias = Callable[[UnitOfWork], list[str]]
+Unshown: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,25 @@ class ConductorService:
             except Exception:
                 log.exception("an overdue operation cannot be moved", operation=operation_id)
         return len(due)
+
+    def show_ends(self, unshown: Unshown) -> int:
+        """Show ends whose conductor died between their commit and showing them; return how many.
+
+        `unshown` returns those of the ids of which no end is to be seen. Once a conductor is up
+        again whoever waits for a result gets it, and never another one instead.
+        """
+        if self._on_change is None:
+            return 0
+        with self._store.read() as uow:
+            lately = uow.operations.ended_since(uow.now - ENDS_SINCE_S, ENDS_MOST)
+        shown = 0
+        for operation_id in unshown(lately):
+            with self._store.read() as uow:
+                sight = sight_of(uow, operation_id)
+            if sight is not None and sight.at - (sight.record.ended_at or 0.0) >= ENDS_SETTLED_S:
+                self._on_change(sight)
+                shown += 1
+        return shown
 
     def confirm_old_moves(self) -> int:
         """Confirm moves that have awaited it long enough; return how many were due.

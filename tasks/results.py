@@ -25,6 +25,7 @@ from tasks.events import EventStream
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"
 
 _BATCH = 100
+_LOOK = 500
 _KEPT = 20_000
 _RETRY_S = 1.0
 _TIMEOUT_S = 3.0
@@ -80,6 +81,18 @@ class ResultShower:
             self._changed.notify()
         if self._events is not None:
             self._events.tell([event_of(shown)])
+
+    def unshown(self, operation_ids: Sequence[str]) -> list[str]:
+        """Return those of which no end is shown, or about to be; none while Redis is away."""
+        unshown: list[str] = []
+        try:
+            for start in range(0, len(operation_ids), _LOOK):
+                unshown += self._without_end(operation_ids[start : start + _LOOK])
+        except RedisError as error:
+            _log.info("results cannot be looked at for now", reason=str(error))
+            return []
+        with self._changed:
+            return [each for each in unshown if each not in self._ended]
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Write what waits, for `timeout_s` at most, and end."""
@@ -148,6 +161,12 @@ class ResultShower:
                 except WatchError:
                     continue
                 return
+
+    def _without_end(self, operation_ids: Sequence[str]) -> list[str]:
+        keys = [self._backend.get_key_for_task(each) for each in operation_ids]
+        known = self._backend.client.mget(keys)
+        pairs = zip(operation_ids, known, strict=True)
+        return [each for each, value in pairs if value is None or not self._is_end(value)]
 
     def _is_end(self, value: bytes) -> bool:
         return self._backend.decode(value)["status"] in _READY

@@ -43,6 +43,7 @@ from tasks.results import ResultShower, Shown, event_of
 from tasks.scheduler import serve_scheduler
 from tasks.worker import node_name
 
+SHOW_ENDS_EVERY_S: Final = 30.0
 FORGET_EVERY_S: Final = 0.2
 """Well below the second after which a letter's row is swept and sent again."""
 
@@ -66,11 +67,14 @@ def run_conductor(settings: Settings) -> int:
         registry.register(Standing(means.store, partial(queue_depths, means.app)))
         on_change = partial(_show, means.events, shower, Ends(registry))
         service = build_service(settings, means.store, means.carrier, means.name, on_change)
-        jobs = (
+        jobs: tuple[Job, ...] = (
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
             Job("confirm", service.confirm_old_moves, CONFIRM_EVERY_S),
         )
+        if shower is not None:
+            look = partial(service.show_ends, shower.unshown)
+            jobs = (*jobs, Job("show ends", look, SHOW_ENDS_EVERY_S))
         with served(settings, registry), clockwork(*jobs):
             code = serve_conductor(
                 settings.broker_url, service, means.events, settings.conductor_threads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from conductor.sight import Sight, arguments_of
 from models.ids import compute_queue
 from models.lifecycle import OperationState
 from models.messages.letters import CONDUCTOR, REPORTS, SCHEDULER
-from tests.operations.world import PINNED, World
+from tests.operations.world import PINNED, Killed, World
 
 S = OperationState
 
@@ -152,3 +153,43 @@ def test_the_ask_of_an_operation_that_is_overtaken_is_given_up() -> None:
     world.deliver(CONDUCTOR)
     assert world.given_up() == ["compute.spawn"]
     world.settle()
+
+
+def test_an_end_whose_conductor_died_before_showing_it_is_shown_by_the_next() -> None:
+    for dies_after in range(1, 60):
+        world = Watched()
+        build = world.build()
+        world.store.commits_left = dies_after
+        try:
+            world.run_out()
+        except Killed:
+            pass
+        else:
+            raise AssertionError("no death came between its end and showing it")
+        if world.operation(build).state.ended and S.SUCCEEDED not in world.states(build):
+            break
+    world.restart_conductor()
+    world.now += 10.0
+    assert world.service.show_ends(lambda ids: [each for each in ids if each == build]) == 1
+    assert world.states(build)[-1] is S.SUCCEEDED
+    assert not world.last(build).ended_now
+
+
+def test_an_end_that_is_shown_or_only_just_there_or_long_past_is_not_shown_again() -> None:
+    world = Watched()
+    build = world.build()
+    world.run_out()
+    asked: list[str] = []
+    before = len(world.sights)
+
+    def nothing(ids: Sequence[str]) -> list[str]:
+        asked.extend(ids)
+        return []
+
+    assert world.service.show_ends(list) == 0
+    world.now += 60.0
+    assert world.service.show_ends(nothing) == 0
+    assert build in asked
+    world.now += 3_600.0
+    assert world.service.show_ends(list) == 0
+    assert len(world.sights) == before

@@ -160,6 +160,21 @@ def test_a_late_word_of_another_process_never_reopens_what_has_ended(redis_url: 
         assert result.ready()
 
 
+def test_only_operations_without_an_end_are_still_to_be_shown(redis_url: str) -> None:
+    ended, running, unknown = (str(uuid.uuid4()) for _ in range(3))
+    with showing(redis_url) as shower:
+        shower.show(shown(OperationState.SUCCEEDED, ended))
+        shower.show(shown(OperationState.RUNNING, running))
+    with showing(redis_url) as another:
+        assert another.unshown([ended, running, unknown]) == [running, unknown]
+        assert another.unshown([]) == []
+
+
+def test_nothing_is_still_to_be_shown_to_a_redis_that_is_not_there() -> None:
+    with showing("redis://127.0.0.1:1/0") as shower:
+        assert shower.unshown([str(uuid.uuid4())]) == []
+
+
 def test_a_thousand_states_at_once_all_arrive(redis_url: str) -> None:
     ended = [shown(OperationState.SUCCEEDED, result={"n": n}) for n in range(1_000)]
     app = stranger(redis_url)
