@@ -50,6 +50,7 @@ class Retention:
     operations_s: float = 30 * 86_400.0
     dead_letters_s: float = 30 * 86_400.0
     instances_s: float = 30 * 86_400.0
+    processes_s: float = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,7 @@ class ConductorService:
                 uow.operations.drop_ended_before(uow.now - keep.operations_s, limit)
                 + uow.dead_letters.drop_before(uow.now - keep.dead_letters_s, limit)
                 + uow.instances.drop_deleted_before(uow.now - keep.instances_s, limit)
+                + _drop_processes(uow, uow.now - keep.processes_s)
             )
 
         return self.outbox.run(work)
@@ -282,6 +284,16 @@ class ConductorService:
                 uow.post(refusal_letter(incoming.reply_to, incoming.id, error))
 
         self.outbox.run(keep)
+
+
+def _drop_processes(uow: UnitOfWork, at: float) -> int:
+    """Forget processes not heard of since: each start has a name of its own. Hosts keep theirs."""
+    silent = [
+        beat.name
+        for beat in uow.heartbeats.where(kind=("conductor", "scheduler"))
+        if beat.seen_at < at
+    ]
+    return sum(uow.heartbeats.drop(name) for name in silent)
 
 
 def _seen(

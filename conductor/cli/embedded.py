@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from conductor.cli.worker_settings import worker_settings
 from conductor.operations import OPERATIONS
 from conductor.operations.engine import Engine
 from conductor.operations.scope import EngineSettings
@@ -46,7 +47,6 @@ from workers.agent import Agent
 from workers.hypervisor.port import Hypervisor
 from workers.journal.memory import MemoryJournal
 from workers.journal.port import Journal
-from workers.settings import WorkerSettings
 
 log = structlog.get_logger(__name__)
 
@@ -103,18 +103,6 @@ def scheduling_settings(settings: Settings) -> SchedulingSettings:
         subset=settings.scheduler_subset,
         filters=filters_named(named) if named else plain.filters,
         weighers=weighers_named({name: float(number) for name, number in pairs}, plain.weights),
-    )
-
-
-def worker_settings(settings: Settings) -> WorkerSettings:
-    """Return what a compute worker needs to know."""
-    return WorkerSettings(
-        heartbeat_s=settings.heartbeat_s,
-        manifest_s=settings.manifest_s,
-        concurrency=settings.compute_threads,
-        reserved_memory_mib=settings.reserved_host_memory_mib,
-        reserved_disk_gb=settings.reserved_host_disk_gb,
-        reserved_vcpus=settings.reserved_host_vcpus,
     )
 
 
@@ -231,7 +219,12 @@ class Embedded:
         agent.start()
 
         def instruct(letter: Letter) -> None:
-            agent.receive(parse(Instruction, letter.body))
+            try:
+                agent.receive(parse(Instruction, letter.body))
+            except Unreachable:
+                if agent.running:
+                    raise
+                log.info("a letter is lost with its agent", host=name, id=letter.id)
 
         self._consume(compute_queue(name), instruct)
 

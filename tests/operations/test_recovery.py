@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from conductor.store.records import Heartbeat
 from models.lifecycle import OperationState
 from tests.operations.audit import check_at_rest
 from tests.operations.world import PINNED, Killed, World
@@ -54,3 +55,21 @@ def test_a_death_after_any_commit_costs_less_than_three_seconds(ask: Ask) -> Non
             assert dies_after > 3
             return
     raise AssertionError("it has no end")
+
+
+def test_processes_that_died_long_ago_are_forgotten_and_hosts_never() -> None:
+    world = World(hosts=1)
+    day = 86_400.0
+    with world.store.begin() as uow:
+        for name, kind in (("c-1", "conductor"), ("s-1", "scheduler"), ("host-9", "compute")):
+            uow.heartbeats.put(Heartbeat(name, kind, world.now))
+    world.now += day - 1.0
+    with world.store.begin() as uow:
+        uow.heartbeats.put(Heartbeat("s-1", "scheduler", world.now))
+    assert world.service.retire() == 0
+    world.now += 2.0
+    assert world.service.retire() == 1
+    with world.store.read() as uow:
+        assert uow.heartbeats.get("c-1") is None
+        assert uow.heartbeats.get("s-1") is not None
+        assert uow.heartbeats.get("host-9") is not None
