@@ -62,7 +62,7 @@ class Means:
 def run_conductor(settings: Settings) -> int:
     """Accept requests and move operations until told to stop; return the exit code."""
     with _means(settings, "conductor") as means:
-        shower = ResultShower(settings.result_url) if settings.result_url else None
+        shower = ResultShower(settings.result_url, means.events) if settings.result_url else None
         registry = CollectorRegistry()
         registry.register(Standing(means.store, partial(queue_depths, means.app)))
         on_change = partial(_show, means.events, shower, Ends(registry))
@@ -151,9 +151,10 @@ def _show(events: EventStream, shower: ResultShower | None, ends: Ends, sight: S
     if sight.given_up is not None:
         why = (record.error or {}).get("message") or f"the operation went on: {record.state}"
         events.tell([given_up(sight.given_up, why)])
-    events.tell([event_of(shown)])
     if shower is not None:
         shower.show(shown)
+    else:
+        events.tell([event_of(shown)])
 
 
 def _result_of(record: OperationRecord) -> Json | None:
