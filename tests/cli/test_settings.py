@@ -1,0 +1,28 @@
+"""Settings are read once, refused by name, and never say a password."""
+
+import pytest
+
+from conductor.settings import read_settings
+from models.errors import Rejected
+
+
+def test_an_unknown_variable_is_refused_by_name() -> None:
+    with pytest.raises(Rejected, match="CONDUCTOR_COLOUR is not a known setting"):
+        read_settings({"CONDUCTOR_COLOUR": "red"})
+
+
+def test_a_wrong_value_is_refused_with_its_rule() -> None:
+    with pytest.raises(Rejected, match="CONDUCTOR_METRICS_PORT is 70000: should be less than"):
+        read_settings({"CONDUCTOR_METRICS_PORT": "70000"})
+
+
+@pytest.mark.parametrize("name", ["CONDUCTOR_METRICS_PORT", "CONDUCTOR_PORT"])
+def test_what_kubernetes_injects_for_a_service_of_that_name_is_no_setting(name: str) -> None:
+    settings = read_settings({name: "tcp://10.0.0.7:9180", "CONDUCTOR_SERVICE_HOST": "10.0.0.7"})
+    assert settings.metrics_port == 0
+
+
+def test_the_password_of_flower_is_in_no_text_of_the_settings() -> None:
+    settings = read_settings({"CONDUCTOR_FLOWER_PASSWORD": "canary-3c"})
+    assert settings.flower_password.get_secret_value() == "canary-3c"
+    assert "canary-3c" not in f"{settings!r} {settings} {settings.model_dump_json()}"

@@ -1,0 +1,96 @@
+"""What Flower is told of an ask follows from the messages themselves."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+import pytest
+from celery.events.state import State
+
+from models.errors import HostRefused
+from models.messages.letters import (
+    REPORTS,
+    Instruction,
+    Letter,
+    Reply,
+    Token,
+    answer_to,
+    instruction_letter,
+)
+from tasks.asks import answered, begun, given_up
+from tests.workers.world import World, instruction
+
+ROOT, OPERATION = "a3c8f2d0-0000-4000-8000-00000000000a", "b3c8f2d0-0000-4000-8000-00000000000b"
+TOKEN = Token(operation_id=OPERATION, step="spawn", attempt=1, sequence=3, fence=4, root_id=ROOT)
+ASK = Instruction(token=TOKEN, instance_id="i", verb="spawn")
+LETTER = instruction_letter("h1", ASK, ROOT)
+
+
+def reply(outcome: Literal["done", "refused", "failed", "stale"], **more: Any) -> Letter:
+    body = Reply(token=TOKEN, sender="h1", outcome=outcome, **more).to_json()
+    return Letter(REPORTS, "reports.reply", body, **answer_to(TOKEN))
+
+
+def shown(*events: Any) -> Any:
+    """Return how Celery's own view of events, which is Flower's, shows the ask in the end."""
+    state = State()
+    sent = {"type": "task-sent", "uuid": LETTER.id, "name": LETTER.task}
+    for clock, event in enumerate((sent, *events)):
+        common = {"hostname": "h", "timestamp": clock, "local_received": clock, "clock": clock}
+        state.event({**common, "pid": 1, **event})
+    return state.tasks[LETTER.id]
+
+
+def test_an_answer_hangs_from_its_ask_and_its_request() -> None:
+    letter = reply("done")
+    assert (letter.root_id, letter.parent_id) == (ROOT, LETTER.id)
+    assert (LETTER.root_id, LETTER.parent_id) == (ROOT, OPERATION)
+
+
+def test_an_ask_is_begun_by_its_host_and_ended_by_the_answer() -> None:
+    assert shown(begun(ASK)).state == "STARTED"
+    done = shown(begun(ASK), *answered([reply("done")]))
+    assert (done.state, done.result) == ("SUCCESS", "done by h1")
+
+
+@pytest.mark.parametrize("outcome", ["refused", "failed"])
+def test_what_a_host_will_not_or_cannot_do_fails_with_its_reason(
+    outcome: Literal["refused", "failed"],
+) -> None:
+    error = HostRefused("disk_full", "no room for 20 GB").to_json()
+    task = shown(begun(ASK), *answered([reply(outcome, error=error)]))
+    assert (task.state, task.exception) == (
+        "FAILURE",
+        "HostRefused('disk_full: no room for 20 GB')",
+    )
+
+
+def test_what_was_overtaken_is_revoked() -> None:
+    assert shown(*answered([reply("stale")])).state == "REVOKED"
+
+
+def test_what_was_given_up_fails_and_still_succeeds_when_the_host_has_done_it_after_all() -> None:
+    lost = given_up(asdict(LETTER), "h1 went down")
+    task = shown(begun(ASK), lost)
+    assert (task.state, task.exception) == ("FAILURE", "GivenUp('h1 went down')")
+    assert shown(begun(ASK), lost, begun(ASK)).state == "FAILURE"
+    assert shown(begun(ASK), lost, *answered([reply("done")])).state == "SUCCESS"
+
+
+def test_a_late_copy_of_an_ask_does_not_open_it_again() -> None:
+    assert shown(*answered([reply("done")]), begun(ASK)).state == "SUCCESS"
+
+
+def test_other_letters_answer_nothing() -> None:
+    assert answered([LETTER]) == []
+
+
+def test_an_agent_tells_what_it_begins_and_not_what_it_has_answered_before() -> None:
+    world = World()
+    agent = world.agent()
+    told: list[Instruction] = []
+    agent.on_begin = told.append
+    agent.receive(instruction("spawn"))
+    agent.receive(instruction("spawn"))
+    assert told == [instruction("spawn")]
