@@ -138,7 +138,6 @@ def test_a_worker_reports_with_no_more_rights_than_that(broker: Broker, tmp_path
     options = ["--topology", str(deploy / "host.example.json"), "--state-dir", str(tmp_path)]
     others = {name: value for name, value in os.environ.items() if "CONDUCTOR" not in name}
     log = tmp_path / "log"
-    broker.ask("purge_queue", "reports")
     with (
         log.open("wb") as output,
         subprocess.Popen(

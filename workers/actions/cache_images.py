@@ -19,9 +19,9 @@ class CacheArgs(Message):
 def cache_images(work: Work) -> dict[str, Any]:
     """Have the images cached beside those that are, each of them whole (case N77).
 
-    The instance of the instruction stands for the operation that asks. Raises `Unreachable` (`image_corrupt`,
-    with the ids in `images`) when some came damaged, after all others have been cached: the agent
-    tries again as often as it does for any call, then the instruction has failed.
+    The instance of the instruction stands for the operation that asks. Raises `Unreachable`
+    (`image_corrupt`, with the ids in `images`) when some came damaged, after all others have been
+    cached: the agent tries again as often as it does for any call, then the instruction has failed.
     """
     wanted = tuple(dict.fromkeys(parse(CacheArgs, work.instruction.args).images))
     present = work.hypervisor.images()
