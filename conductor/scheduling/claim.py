@@ -120,7 +120,8 @@ class Claim:
 
     def _save_instance(self, claimed: Claimed) -> None:
         instance = self._instances[claimed.selection.demand.instance_id]
-        migration = self._uow.migrations.get(self._migrations.get(instance.id) or "")
+        migration_id = self._migrations.get(instance.id)
+        migration = self._uow.migrations.get(migration_id) if migration_id else None
         if migration is not None:
             _save_target(self._uow, migration, claimed)
             return

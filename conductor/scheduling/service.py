@@ -121,8 +121,9 @@ class Scheduler:
             plan = self._plan(uow, message)
             if plan.refusal is not None and not read:
                 # A "no" is given only from what the store says now.
+                seen = self._view.revision
                 self._view.refresh(uow, force=True)
-                plan = self._plan(uow, message)
+                plan = self._plan(uow, message) if self._view.revision != seen else plan
             fleet = self._view.fleet
         with self._store.begin() as uow:
             hosts = self._settle(uow, message, plan, fleet)

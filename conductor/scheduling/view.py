@@ -1,45 +1,57 @@
-"""The scheduler's view of the fleet: read once, then only what has changed."""
+"""The scheduler's view of the fleet: read once, then only what has changed.
+
+Where the store can tell what has changed, the hosts are followed at every look. Zones,
+aggregates, heartbeats and work under way are looked at every `refresh_s`.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from conductor.liveness import is_up
 from conductor.scheduling.fits import Fits
-from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet
+from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet, Mask
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Host
+from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Heartbeat, Host
 
-HEARTBEATS_PER_LIFE = 10
-"""Heartbeats are read this often while a host may stay silent: they touch no claim."""
+COMPUTE = "compute"
 
 
 class FleetView:
-    """Hosts, heartbeats and catalogue as last read. Not for two threads at once."""
+    """Hosts, heartbeats and catalogue as last read. Not for two threads at once.
+
+    `revision` grows whenever something is seen that a decision may depend on.
+    """
 
     def __init__(self, settings: SchedulingSettings) -> None:
         self._settings = settings
         self.fleet = Fleet(())
         self.fits = Fits()
-        self._read_at = self._heard_at = -1e9
+        self.revision = 0
+        self._mark = 0
+        self._follows = False
+        self._read_at = -1e9
         self._entries: list[CatalogueEntry] = []
 
     def refresh(self, uow: UnitOfWork, *, force: bool = False) -> bool:
-        """Follow the store if the view is old, or if told to; say whether it was read."""
+        """Follow the store as far as is due, or as it goes if told to; say whether it was all."""
         now = time.monotonic()
-        if not force and now - self._read_at < self._settings.refresh_s:
+        due = force or now - self._read_at >= self._settings.refresh_s
+        if not due and not self._follows:
             return False
-        catalogue = self._catalogue(uow)
-        came = self._follow(uow, catalogue)
-        self.fleet.busy = self.fleet.numbers(_busy(uow))
-        silence_s = self._settings.down_after_s / HEARTBEATS_PER_LIFE
-        if force or came or now - self._heard_at >= silence_s:
-            self.fleet.up = self.fleet.mask(self._alive(uow))
-            self._heard_at = now
-        self._read_at = now
-        return True
+        catalogue = self._catalogue(uow) if due else self.fleet.catalogue
+        came = self._follow(uow, catalogue, due=due)
+        if due:
+            self._hear(uow, anew=came)
+            busy = self.fleet.numbers(_busy(uow))
+            self.revision += not np.array_equal(busy, self.fleet.busy)
+            self.fleet.busy = busy
+            self._read_at = now
+        return due
 
     def put(self, hosts: Iterable[Host]) -> None:
         """Take over hosts that this process has just written."""
@@ -48,19 +60,38 @@ class FleetView:
             if known is not None and known.version < host.version:
                 self.fleet.put(host)
 
-    def _follow(self, uow: UnitOfWork, catalogue: Catalogue) -> bool:
+    def _follow(self, uow: UnitOfWork, catalogue: Catalogue, *, due: bool) -> bool:
         """Read what changed; say whether hosts came or went, which makes a new fleet."""
-        versions = uow.hosts.versions()
-        known = {host.name: host for host in self.fleet.hosts}
-        stale = [name for name, version in versions.items() if not _is_at(known, name, version)]
+        whole = not self._follows
+        changes = uow.hosts.changes(self._mark)
+        versions = changes.versions
+        self._mark, self._follows = changes.mark or 0, changes.mark is not None
+        if not whole and due and self._has_lost_some(uow, versions):
+            whole, versions = True, uow.hosts.versions()
+        stale = [name for name, version in versions.items() if not self._is_at(name, version)]
         read = {host.name: host for host in uow.hosts.where(name=stale)} if stale else {}
-        if versions.keys() != known.keys() or catalogue is not self.fleet.catalogue:
-            hosts = [host for name in versions if (host := read.get(name) or known.get(name))]
+        self.revision += bool(read)
+        rows = self.fleet.rows
+        went = whole and len(versions) != len(rows)
+        if went or catalogue is not self.fleet.catalogue or any(name not in rows for name in read):
+            known = {host.name: host for host in self.fleet.hosts}
+            names = versions if whole else {**known, **read}
+            hosts = [host for name in names if (host := read.get(name) or known.get(name))]
             self.fleet = Fleet(hosts, catalogue=catalogue, habits=self.fleet.habits)
+            self.revision += 1
             return True
         for host in read.values():
             self.fleet.put(host)
         return False
+
+    def _has_lost_some(self, uow: UnitOfWork, changed: Mapping[str, int]) -> bool:
+        """Say whether fewer hosts are left than were known: changes do not tell who was dropped."""
+        came = sum(name not in self.fleet.rows for name in changed)
+        return uow.hosts.count() != len(self.fleet) + came
+
+    def _is_at(self, name: str, version: int) -> bool:
+        host = self.fleet.get(name)
+        return host is not None and host.version == version
 
     def _catalogue(self, uow: UnitOfWork) -> Catalogue:
         entries = uow.catalogue.where(kind=("aggregate", "zone"))
@@ -69,21 +100,32 @@ class FleetView:
         self._entries = entries
         return catalogue_of(entries)
 
-    def _alive(self, uow: UnitOfWork) -> Iterable[str]:
+    def _hear(self, uow: UnitOfWork, *, anew: bool) -> None:
+        """Note who fell silent and who is heard of again; of a new fleet, who is heard of at all.
+
+        Of those that are up only the silent are asked for, of those that are not, all: a fleet
+        that is well costs nothing.
+        """
+        fleet, silence_s = self.fleet, self._settings.down_after_s
+        if anew:
+            up = fleet.mask(self._alive(uow, uow.heartbeats.where(kind=COMPUTE)))
+        else:
+            up = fleet.up & ~fleet.mask(uow.heartbeats.silent(COMPUTE, uow.now - silence_s))
+            down = [fleet.hosts[row].name for row in np.flatnonzero(~up)]
+            if down:
+                beats = uow.heartbeats.where(kind=COMPUTE, name=down)
+                up |= fleet.mask(self._alive(uow, beats))
+        self._set_up(up)
+
+    def _set_up(self, up: Mask) -> None:
+        self.revision += not np.array_equal(up, self.fleet.up)
+        self.fleet.up = up
+
+    def _alive(self, uow: UnitOfWork, beats: Iterable[Heartbeat]) -> Iterable[str]:
         silence_s = self._settings.down_after_s
-        for beat in uow.heartbeats.where(kind="compute"):
+        for beat in beats:
             if is_up(self.fleet.get(beat.name), beat, uow.now, silence_s):
                 yield beat.name
-
-
-def _busy(uow: UnitOfWork) -> Mapping[str, int]:
-    """Return host to the number of operations that wait for it."""
-    awaited = uow.operations.awaited().items()
-    return {
-        who.removeprefix(WAITS_ON_HOST): count
-        for who, count in awaited
-        if who.startswith(WAITS_ON_HOST)
-    }
 
 
 def catalogue_of(entries: Iterable[CatalogueEntry]) -> Catalogue:
@@ -98,6 +140,11 @@ def catalogue_of(entries: Iterable[CatalogueEntry]) -> Catalogue:
     return Catalogue(zones, tuple(aggregates))
 
 
-def _is_at(known: Mapping[str, Host], name: str, version: int) -> bool:
-    host = known.get(name)
-    return host is not None and host.version == version
+def _busy(uow: UnitOfWork) -> Mapping[str, int]:
+    """Return host to the number of operations that wait for it."""
+    awaited = uow.operations.awaited().items()
+    return {
+        who.removeprefix(WAITS_ON_HOST): count
+        for who, count in awaited
+        if who.startswith(WAITS_ON_HOST)
+    }

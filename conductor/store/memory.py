@@ -14,6 +14,7 @@ from conductor.store.memory_rows import (
     MemoryDeadLetters,
     MemoryDecisions,
     MemoryEvents,
+    MemoryHeartbeats,
     MemoryHosts,
     MemoryInstances,
     MemoryOperations,
@@ -50,7 +51,7 @@ class _Tables:
         self.migrations = Table(
             shapes.MIGRATIONS, hashed=("instance_id", "source", "target", "state")
         )
-        self.heartbeats = Table(shapes.HEARTBEATS)
+        self.heartbeats = Table(shapes.HEARTBEATS, moments={"seen": lambda each: each.seen_at})
         self.events = Table(shapes.EVENTS, hashed=("operation_id",))
         self.decisions = Table(shapes.DECISIONS, hashed=("operation_id", "instance_id"))
         self.outbox = Table(shapes.OUTBOX, moments={"written": lambda each: each.created_at})
@@ -72,7 +73,7 @@ class _UnitOfWork(UnitOfWork):
         self.hosts = MemoryHosts(view, tables.hosts)
         self.allocations = MemoryRows(view, tables.allocations)
         self.migrations = MemoryRows(view, tables.migrations)
-        self.heartbeats = MemoryRows(view, tables.heartbeats)
+        self.heartbeats = MemoryHeartbeats(view, tables.heartbeats)
         self.events = events
         self.decisions = decisions
         self.outbox = MemoryOutbox(view, tables.outbox)

@@ -12,11 +12,21 @@ from typing_extensions import override
 
 from conductor.store.memory_table import Table
 from conductor.store.memory_view import View
-from conductor.store.ports import DeadLetters, Hosts, Instances, Operations, Outbox, Rows
+from conductor.store.ports import (
+    Changes,
+    DeadLetters,
+    Heartbeats,
+    Hosts,
+    Instances,
+    Operations,
+    Outbox,
+    Rows,
+)
 from conductor.store.records import (
     DeadLetter,
     Decision,
     Event,
+    Heartbeat,
     Host,
     Instance,
     OperationRecord,
@@ -231,6 +241,19 @@ class MemoryHosts(MemoryRows[Host], Hosts):
     @override
     def versions(self) -> Mapping[str, int]:
         return {host.name: host.version for host in self._matching({})}
+
+    @override
+    def changes(self, mark: int) -> Changes:
+        return Changes(None, self.versions())
+
+
+class MemoryHeartbeats(MemoryRows[Heartbeat], Heartbeats):
+    """Heartbeats, sorted by when they came."""
+
+    @override
+    def silent(self, kind: str, since: float) -> list[str]:
+        older = self._before("seen", since, len(self._table.rows))
+        return [beat.name for beat in older if beat.kind == kind]
 
 
 class MemoryOutbox(MemoryRows[OutboxRow], Outbox):

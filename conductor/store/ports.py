@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from conductor.store.records import (
@@ -107,6 +108,17 @@ class Instances(Rows[Instance], Protocol):
         """Delete instances that were deleted before `at`; return how many."""
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Name to version of hosts, and the mark to ask with next.
+
+    Without a mark the store cannot tell what has changed: the versions are of all hosts.
+    """
+
+    mark: int | None
+    versions: Mapping[str, int]
+
+
 class Hosts(Rows[Host], Protocol):
     """Hosts, and the optimistic claim."""
 
@@ -115,6 +127,20 @@ class Hosts(Rows[Host], Protocol):
 
     def versions(self) -> Mapping[str, int]:
         """Return name to version of all hosts: what a cache compares itself with."""
+
+    def changes(self, mark: int) -> Changes:
+        """Return the hosts that were added or changed since an earlier call gave that mark.
+
+        0 is the mark of who knows nothing yet. None that was committed is ever missed, whatever
+        order transactions commit in; some may come again. Hosts that were dropped do not come.
+        """
+
+
+class Heartbeats(Rows[Heartbeat], Protocol):
+    """When processes and hosts were heard of last."""
+
+    def silent(self, kind: str, since: float) -> list[str]:
+        """Return the names of those of a kind that were heard of last before `since`."""
 
 
 class Outbox(Rows[OutboxRow], Protocol):
@@ -146,7 +172,7 @@ class UnitOfWork(Protocol):
     hosts: Hosts
     allocations: Rows[Allocation]
     migrations: Rows[Migration]
-    heartbeats: Rows[Heartbeat]
+    heartbeats: Heartbeats
     events: Rows[Event]
     decisions: Rows[Decision]
     outbox: Outbox

@@ -23,6 +23,7 @@ from conductor.store.sql_rows import (
     SqlDeadLetters,
     SqlDecisions,
     SqlEvents,
+    SqlHeartbeats,
     SqlInstances,
     SqlOperations,
     SqlOutbox,
@@ -79,7 +80,7 @@ class _UnitOfWork(UnitOfWork):
         self.hosts = SqlHosts(session, tables.hosts, tables.hardware)
         self.allocations = SqlRows(session, tables.allocations)
         self.migrations = SqlRows(session, tables.migrations)
-        self.heartbeats = SqlRows(session, tables.heartbeats)
+        self.heartbeats = SqlHeartbeats(session, tables.heartbeats)
         self.events = events
         self.decisions = decisions
         self.outbox = SqlOutbox(session, tables.outbox)

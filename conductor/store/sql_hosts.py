@@ -18,7 +18,7 @@ from typing_extensions import override
 from conductor.store import shapes
 from conductor.store import sql_questions as questions
 from conductor.store.codecs import to_text
-from conductor.store.ports import Hosts
+from conductor.store.ports import Changes, Hosts
 from conductor.store.records import Host
 from conductor.store.sql_rows import SqlRows
 from conductor.store.sql_session import Session
@@ -90,6 +90,14 @@ class SqlHosts(SqlRows[Host], Hosts):
     @override
     def versions(self) -> Mapping[str, int]:
         return dict(self._session.run(questions.VERSIONS, {}).fetchall())
+
+    @override
+    def changes(self, mark: int) -> Changes:
+        if self._session.statements.dialect == "sqlite":
+            return Changes(None, self.versions())
+        asked = questions.CHANGES if mark else questions.ALL_CHANGES
+        rows = self._session.run(asked, {"mark": mark} if mark else {}).fetchall()
+        return Changes(rows[0][0], {name: version for _, name, version in rows if name})
 
     @override
     def _encoded(self, value: Host, names: tuple[str, ...]) -> Params:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from models.lifecycle import ENDED, OperationState
 from models.tables.schema import (
     DEAD_LETTERS,
+    HEARTBEATS,
     HOSTS,
     INSTANCES,
     OPERATIONS,
@@ -81,3 +82,26 @@ HOSTS_OF_GROUP: Final = (
 )
 
 VERSIONS: Final = sa.select(HOSTS.c.name, HOSTS.c.version)
+
+# A transaction that a snapshot does not see has a number of at least the snapshot's xmin, so
+# whatever is committed later carries at least that. PostgreSQL only.
+_SNAPSHOT: Final = sa.select(
+    sa.literal_column("pg_snapshot_xmin(pg_current_snapshot())::text::bigint").label("mark"),
+    sa.literal_column("pg_snapshot_xmax(pg_current_snapshot())::text::bigint").label("next"),
+).subquery("snapshot")
+_SEEN: Final = sa.select(_SNAPSHOT.c.mark, HOSTS.c.name, HOSTS.c.version)
+ALL_CHANGES: Final = _SEEN.select_from(_SNAPSHOT.outerjoin(HOSTS, sa.true()))
+CHANGES: Final = _SEEN.select_from(
+    _SNAPSHOT.outerjoin(
+        HOSTS,
+        sa.and_(
+            HOSTS.c.changed >= sa.bindparam("mark", type_=sa.BigInteger),
+            # Numbers of a restored database may lie ahead: they say nothing until written anew.
+            HOSTS.c.changed < _SNAPSHOT.c.next,
+        ),
+    )
+)
+
+SILENT: Final = sa.select(HEARTBEATS.c.name).where(
+    HEARTBEATS.c.kind == sa.bindparam("kind"), HEARTBEATS.c.seen_at < sa.bindparam("since")
+)

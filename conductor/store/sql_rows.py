@@ -9,11 +9,19 @@ from sqlalchemy import Executable
 from typing_extensions import override
 
 from conductor.store import sql_questions as questions
-from conductor.store.ports import DeadLetters, Instances, Operations, Outbox, Rows
+from conductor.store.ports import (
+    DeadLetters,
+    Heartbeats,
+    Instances,
+    Operations,
+    Outbox,
+    Rows,
+)
 from conductor.store.records import (
     DeadLetter,
     Decision,
     Event,
+    Heartbeat,
     Instance,
     OperationRecord,
     OutboxRow,
@@ -258,6 +266,15 @@ class SqlInstances(SqlRows[Instance], Instances):
     @override
     def drop_deleted_before(self, at: float, limit: int) -> int:
         return len(self._drop_all(questions.DELETED_BEFORE, at, limit))
+
+
+class SqlHeartbeats(SqlRows[Heartbeat], Heartbeats):
+    """When processes and hosts were heard of last."""
+
+    @override
+    def silent(self, kind: str, since: float) -> list[str]:
+        rows = self._session.run(questions.SILENT, {"kind": kind, "since": since}).fetchall()
+        return [row[0] for row in rows]
 
 
 class SqlOutbox(SqlRows[OutboxRow], Outbox):

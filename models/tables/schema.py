@@ -180,6 +180,9 @@ HOSTS: Final = Table(
     _count("instances"),
     _time("created_at"),
     _time("updated_at"),
+    # The transaction that wrote the row last; PostgreSQL's trigger keeps it, SQLite leaves it.
+    Column("changed", BigInteger(), nullable=False, server_default="0"),
+    Index(None, "changed"),
 )
 
 MIGRATIONS: Final = Table(

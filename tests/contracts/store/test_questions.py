@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from conductor.store.ports import Store
-from conductor.store.records import Tally
+from conductor.store.records import Heartbeat, Tally
 from models.hardware.accounting import without_use
 from models.hardware.flavor import Flavor
 from models.hardware.topology import HostTopology
@@ -174,6 +174,47 @@ def test_instances_go_some_time_after_they_were_deleted(store: Store) -> None:
         assert [each.id for each in uow.instances.where()] == ["b", "c", "live"]
         assert uow.instances.drop_deleted_before(3.0, 10) == 1
         assert uow.instances.drop_deleted_before(3.0, 10) == 0
+
+
+def test_who_follows_the_changes_of_hosts_knows_them_all(opener: Opener) -> None:
+    writer, reader = opener(), opener()
+    known: dict[str, int] = {}
+    mark = 0
+
+    def follow() -> None:
+        """Take over what has changed, and compare with everything."""
+        nonlocal mark
+        with reader.read() as uow:
+            changes = uow.hosts.changes(mark)
+            known.update(changes.versions)
+            assert known == uow.hosts.versions()
+        mark = changes.mark or 0
+
+    follow()
+    with writer.begin() as uow:
+        uow.hosts.add_many([records.a_host(name) for name in ("a", "b", "c")])
+    follow()
+    with writer.begin() as uow:
+        uow.hosts.save(records.a_host("b", version=2))
+        assert uow.hosts.save_if(records.a_host("c", version=2), 1)
+    follow()
+    with writer.begin() as uow:
+        uow.hosts.add(records.a_host("d"))
+    follow()
+
+
+def test_who_was_heard_of_long_ago_is_silent(store: Store) -> None:
+    with store.begin() as uow:
+        for name, kind, seen_at in (
+            ("a", "compute", 1.0),
+            ("b", "compute", 2.0),
+            ("c", "conductor", 1.0),
+        ):
+            uow.heartbeats.put(Heartbeat(name, kind, seen_at))
+        assert uow.heartbeats.silent("compute", 2.0) == ["a"]
+        uow.heartbeats.put(Heartbeat("a", "compute", 5.0))
+        assert uow.heartbeats.silent("compute", 2.0) == []
+        assert sorted(uow.heartbeats.silent("compute", 9.0)) == ["a", "b"]
 
 
 def test_a_host_is_saved_only_at_the_version_it_was_read(opener: Opener) -> None:

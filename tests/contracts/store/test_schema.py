@@ -99,7 +99,7 @@ def test_every_field_has_a_column_and_every_required_column_a_field(shape: Shape
     columns = METADATA.tables[shape.name].columns
     assert set(shape.fields) <= set(columns.keys())
     extra = set(columns.keys()) - set(shape.fields)
-    assert extra <= {"cores", "memory_mib", "disk_gb", "hardware"}
+    assert extra <= {"cores", "memory_mib", "disk_gb", "hardware", "changed"}
     assert tuple(column.name for column in columns if column.primary_key) == shape.key
 
 
