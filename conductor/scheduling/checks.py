@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import Fleet, Mask, Numbers
+
+EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

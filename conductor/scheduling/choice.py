@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from conductor.scheduling.checks import Check, Removal, nearest_of, sentence
+from conductor.scheduling.checks import EXAMPLES, Check, Removal, nearest_of, sentence
 from conductor.scheduling.demand import Demand
-from conductor.scheduling.fits import Fits, Lack
+from conductor.scheduling.fits import Answers, Fits, Lack
 from conductor.scheduling.fleet import Fleet, Mask
-from conductor.scheduling.ranking import RunnerUp, best_first, ranked, runner_up
+from conductor.scheduling.ranking import Ranking, RunnerUp, best_first, ranked, runner_up
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
 from models.errors import NoValidHost
 from models.hardware.guest import Placement
-
-EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +93,26 @@ def choose(
     one of the best where the settings say so.
     """
     alive, removals = filtered(demand, fleet, settings)
-    ranking = ranked(alive, demand, fleet, settings)
+    answers = fits.of(demand.shape, fleet, pack=settings.pack)
+    ranking = ranked(alive & ~answers.refused(alive), demand, fleet, settings)
     subset = settings.subset_of(len(ranking.rows))
     order = best_first(ranking, demand, fleet, subset, chance)
-    hosts = ((place, fleet.hosts[ranking.rows[place]]) for place in order)
-    found, misfits = _fitting(hosts, demand, settings, fits)
-    removals += misfits
+    found = list(islice(_taking(order, ranking, answers), settings.alternates + 1))
+    removals += answers.removals(answers.refused(alive))
     if not found:
         return NoHost(demand, len(fleet), tuple(removals))
-    first, host, placement = found[0]
+    hosts = [fleet.hosts[ranking.rows[place]] for place, _ in found]
+    first, placement = found[0]
     second = found[1][0] if len(found) > 1 else None
     return Selection(
         demand,
-        host,
+        hosts[0],
         placement,
-        tuple(other.name for _, other, _ in found[1:]),
-        tuple((each.name, float(ranking.scores[place])) for place, each, _ in found),
+        tuple(host.name for host in hosts[1:]),
+        tuple(
+            (host.name, float(ranking.scores[place]))
+            for host, (place, _) in zip(hosts, found, strict=True)
+        ),
         len(fleet),
         tuple(removals),
         len(ranking.rows),
@@ -118,21 +121,14 @@ def choose(
     )
 
 
-def _fitting(
-    hosts: Iterable[tuple[int, Host]], demand: Demand, settings: SchedulingSettings, fits: Fits
-) -> tuple[list[tuple[int, Host, Placement | None]], list[Removal]]:
-    """Return the first hosts that take the demand, as many as are asked for, and who did not."""
-    lacking: dict[str, list[tuple[Lack, str]]] = {}
-    found: list[tuple[int, Host, Placement | None]] = []
-    for place, host in hosts:
-        answer = fits.fit(demand.shape, host, pack=settings.pack)
-        if isinstance(answer, Lack):
-            lacking.setdefault(answer.code, []).append((answer, host.name))
-            continue
-        found.append((place, host, answer))
-        if len(found) > settings.alternates:
-            break
-    return found, [_misfits(each) for each in lacking.values()]
+def _taking(
+    order: Iterable[int], ranking: Ranking, answers: Answers
+) -> Iterator[tuple[int, Placement | None]]:
+    """Yield the places in the ranking whose hosts take the demand, and where on them."""
+    for place in order:
+        answer = answers.fit(int(ranking.rows[place]))
+        if not isinstance(answer, Lack):
+            yield place, answer
 
 
 def filtered(
@@ -166,17 +162,4 @@ def _removal(check: Check, out: Mask, fleet: Fleet) -> Removal:
         int(have[best]),
         fleet.hosts[rows[best]].name,
         check.unit,
-    )
-
-
-def _misfits(lacking: Sequence[tuple[Lack, str]]) -> Removal:
-    nearest, name = max(lacking, key=lambda each: each[0].have)
-    return Removal(
-        nearest.code,
-        nearest.lacks,
-        len(lacking),
-        tuple(host for _, host in lacking[:EXAMPLES]),
-        nearest.need,
-        nearest.have,
-        name,
     )

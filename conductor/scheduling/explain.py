@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from conductor.scheduling.demand import Demand
-from conductor.scheduling.fits import Fits, Lack
+from conductor.scheduling.fits import Lack, fit_or_lack
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.ranking import (
     ASKED_FIRST,
@@ -72,10 +72,10 @@ def verdicts(demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> list
     out = {verdict.host for verdict in failed}
     alive = np.fromiter((host.name not in out for host in fleet.hosts), np.bool_, len(fleet))
     ranking = ranked(alive, demand, fleet, settings)
-    fits, passed = Fits(), []
+    passed = []
     for place in np.argsort(-ranking.scores, kind="stable"):
         host = fleet.hosts[ranking.rows[place]]
-        answer = fits.fit(demand.shape, host, pack=settings.pack)
+        answer = fit_or_lack(demand.shape, host, pack=settings.pack)
         if isinstance(answer, Lack):
             text = answer.lacks[0]
             failed.append(Verdict(host.name, answer.code, text, answer.need, answer.have))

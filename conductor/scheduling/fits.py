@@ -1,18 +1,27 @@
-"""Answers of the fitter, remembered while the host they are about has not changed."""
+"""Answers of the fitter, remembered while the host they are about has not changed.
+
+Refusals are remembered by row in arrays, so that a demand that fits nowhere costs the second
+time what a filter costs; placements by host, since few hosts are ever asked for one.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from conductor.scheduling.checks import EXAMPLES, Removal
 from conductor.scheduling.demand import Shape, place
+from conductor.scheduling.fleet import Fleet, Mask
 from conductor.store.records import Host, Inventory
 from models.hardware.guest import CellMisfit, Misfit, Placement
 from models.hardware.topology import HostTopology
 
 SHAPES_AT_MOST: Final = 64
+NEVER: Final = -1
 
 _TEXTS: Final = {
     "not_enough_memory": "free memory in one NUMA cell",
@@ -37,43 +46,96 @@ class Lack:
     @property
     def lacks(self) -> tuple[str, str]:
         """The predicate for one host and for several."""
-        what = _TEXTS.get(self.code, self.code.replace("_", " "))
-        return f"lacks {what}", f"lack {what}"
+        return _lacks(self.code)
 
 
-_Known = tuple[HostTopology, Mapping[str, Inventory], Placement | Lack | None]
+_Known = tuple[HostTopology, Mapping[str, Inventory], Placement | None]
+
+
+class Answers:
+    """What the fitter said of one shape on the hosts of one fleet."""
+
+    def __init__(self, shape: Shape, fleet: Fleet, *, pack: bool) -> None:
+        self.fleet = fleet
+        self._shape = shape
+        self._pack = pack
+        self._placed: dict[str, _Known] = {}
+        rows = len(fleet) if shape.guest is not None else 0
+        self._asked = np.full(rows, NEVER, np.int64)
+        self._codes: list[str] = []
+        self._code = np.zeros(rows, np.int16)
+        self._need = np.zeros(rows, np.int64)
+        self._have = np.zeros(rows, np.int64)
+
+    def refused(self, alive: Mask) -> Mask:
+        """Return which of these rows were refused, and have not changed since."""
+        if self._shape.guest is None:
+            return np.zeros(len(alive), np.bool_)
+        return np.asarray(alive & (self._asked >= self.fleet.ticks))
+
+    def fit(self, row: int) -> Placement | Lack | None:
+        """Return where the shape fits on the host, what it lacks, or None for no NUMA cells."""
+        if self._shape.guest is None:
+            return None
+        host = self.fleet.hosts[row]
+        known = self._placed.get(host.name)
+        if known is not None and known[0] is host.topology and known[1] is host.inventory:
+            return known[2]
+        answer = place(self._shape, host, pack=self._pack)
+        if isinstance(answer, Misfit):
+            return self._refuse(row, lack_of(answer))
+        self._placed[host.name] = (host.topology, host.inventory, answer)
+        return answer
+
+    def removals(self, refused: Mask) -> Iterator[Removal]:
+        """Yield, of these rows that were refused, how many for which reason, and the nearest."""
+        rows = np.flatnonzero(refused)
+        codes = self._code[rows]
+        for number in dict.fromkeys(codes.tolist()):
+            some = rows[codes == number]
+            best = some[self._have[some].argmax()]
+            code = self._codes[number]
+            yield Removal(
+                code,
+                _lacks(code),
+                len(some),
+                tuple(self.fleet.hosts[row].name for row in some[:EXAMPLES]),
+                int(self._need[best]),
+                int(self._have[best]),
+                self.fleet.hosts[best].name,
+            )
+
+    def _refuse(self, row: int, lack: Lack) -> Lack:
+        if lack.code not in self._codes:
+            self._codes.append(lack.code)
+        self._code[row] = self._codes.index(lack.code)
+        self._need[row], self._have[row] = lack.need, lack.have
+        self._asked[row] = self.fleet.tick
+        return lack
 
 
 class Fits:
-    """Remembers, per shape and host, what the fitter said of exactly this topology object.
-
-    Values never change, so an answer holds as long as the host still is the same object; a
-    host that changed is simply asked again.
-    """
+    """The answers about the shapes that were asked for lately."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[Shape, bool], dict[str, _Known]] = OrderedDict()
+        self._known: OrderedDict[tuple[Shape, bool], Answers] = OrderedDict()
 
-    def fit(self, shape: Shape, host: Host, *, pack: bool) -> Placement | Lack | None:
-        """Return where the shape fits on the host, what it lacks, or None for no NUMA cells."""
-        if shape.guest is None:
-            return None
-        answers = self._answers(shape, pack)
-        known = answers.get(host.name)
-        if known is not None and known[0] is host.topology and known[1] is host.inventory:
-            return known[2]
-        answer = place(shape, host, pack=pack)
-        kept = lack_of(answer) if isinstance(answer, Misfit) else answer
-        answers[host.name] = (host.topology, host.inventory, kept)
-        return kept
-
-    def _answers(self, shape: Shape, pack: bool) -> dict[str, _Known]:
+    def of(self, shape: Shape, fleet: Fleet, *, pack: bool) -> Answers:
+        """Return what is remembered of a shape on this fleet; a new fleet is asked anew."""
         key = (shape, pack)
-        answers = self._known.setdefault(key, {})
+        answers = self._known.get(key)
+        if answers is None or answers.fleet is not fleet:
+            answers = self._known[key] = Answers(shape, fleet, pack=pack)
         self._known.move_to_end(key)
         if len(self._known) > SHAPES_AT_MOST:
             self._known.popitem(last=False)
         return answers
+
+
+def fit_or_lack(shape: Shape, host: Host, *, pack: bool) -> Placement | Lack | None:
+    """Return where the shape fits on a host, what it lacks, or None; nothing is remembered."""
+    answer = place(shape, host, pack=pack)
+    return lack_of(answer) if isinstance(answer, Misfit) else answer
 
 
 def lack_of(misfit: Misfit) -> Lack:
@@ -84,6 +146,11 @@ def lack_of(misfit: Misfit) -> Lack:
         return Lack(misfit.code, 0, 0)
     nearest = max(pairs, key=_nearness)
     return Lack(nearest.code, nearest.need, nearest.have)
+
+
+def _lacks(code: str) -> tuple[str, str]:
+    what = _TEXTS.get(code, code.replace("_", " "))
+    return f"lacks {what}", f"lack {what}"
 
 
 def _nearness(pair: CellMisfit) -> float:

@@ -67,7 +67,8 @@ class Tagged:
 class Fleet:
     """Hosts by row, in order of name; rows are stable while no host comes or goes.
 
-    `up` says which have been heard of, `busy` how many operations wait for each.
+    `up` says which have been heard of, `busy` how many operations wait for each; `ticks` when
+    each was put last, in a count of puts that stands at `tick`.
     """
 
     def __init__(
@@ -91,6 +92,8 @@ class Fleet:
         self._zones: dict[str, Mask] = {}
         self._tagged: OrderedDict[str, tuple[Tagged, ...]] = OrderedDict()
         self._before: dict[str, Host] | None = None
+        self.tick = 0
+        self.ticks: Numbers = np.zeros(len(self.hosts), np.int64)
 
     def __len__(self) -> int:
         return len(self.hosts)
@@ -192,6 +195,8 @@ class Fleet:
         if self._before is not None:
             self._before.setdefault(host.name, before)
         self.hosts[row] = host
+        self.tick += 1
+        self.ticks[row] = self.tick
         for of, column in self._columns.items():
             column[row] = of(host)
         if host.topology is before.topology:
