@@ -1,22 +1,55 @@
-"""Whether a host is up: one rule, used by engine, scheduler and the commands."""
+"""Whether a host is up: one rule, used by engine, scheduler and the commands.
+
+A host's silence counts only while somebody listens. So conductors send themselves a heartbeat by
+the way that hosts' heartbeats come, through the broker and the queue of reports: how long a host
+has been silent is measured by the newest of these echoes, not by the clock on the wall. After an
+outage of conductors, broker or database the hosts are as alive as before it, until they have had
+time to be heard again.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import Final
 
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host
 from models.lifecycle import HostState
 
+ECHO: Final = "/conductors"
+"""The name under which conductors hear themselves; no host is called so, as names have no slash."""
 
-def is_up(host: Host | None, heartbeat: Heartbeat | None, now: float, down_after_s: float) -> bool:
-    """Say whether a host counts as alive: known, not forced down, heard of lately."""
+ECHO_EVERY_S: Final = 2.0
+
+
+def hear_echo(uow: UnitOfWork, down_after_s: float) -> None:
+    """Note that reports are being read, and since when (`reported_at`) without a gap so long."""
+    known = uow.heartbeats.lock(ECHO)
+    deaf = known is None or uow.now - known.seen_at > down_after_s
+    since = uow.now if known is None or deaf else known.reported_at
+    uow.heartbeats.put(Heartbeat(ECHO, "echo", uow.now, since))
+
+
+def silent_before(uow: UnitOfWork, down_after_s: float) -> float:
+    """Return the time such that a host is down when it was heard of last before it."""
+    echo = uow.heartbeats.get(ECHO)
+    if echo is None:
+        return uow.now - down_after_s
+    since = echo.seen_at - down_after_s
+    return since if echo.reported_at < since else -math.inf
+
+
+def is_up(host: Host | None, heartbeat: Heartbeat | None, since: float) -> bool:
+    """Say whether a host counts as alive: known, not forced down, heard of since then."""
     if host is None or host.forced_down or heartbeat is None:
         return False
-    return now - heartbeat.seen_at <= down_after_s
+    return heartbeat.seen_at >= since
 
 
 def host_is_up(uow: UnitOfWork, name: str, down_after_s: float) -> bool:
     """Say whether the named host counts as alive now."""
-    return is_up(uow.hosts.get(name), uow.heartbeats.get(name), uow.now, down_after_s)
+    since = silent_before(uow, down_after_s)
+    return is_up(uow.hosts.get(name), uow.heartbeats.get(name), since)
 
 
 def state_of(host: Host, *, up: bool) -> tuple[HostState, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from conductor import hosts
+from conductor.liveness import ECHO, ECHO_EVERY_S, hear_echo
 from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.ending import locked
 from conductor.operations.engine import Engine
@@ -27,7 +29,17 @@ from models.lifecycle import MigrationState, OperationState
 from models.messages.answers import refusal_letter
 from models.messages.base import parse
 from models.messages.carrier import Carrier
-from models.messages.letters import CONDUCTOR, SCHEDULER, Hello, Manifest, Progress, Reply
+from models.messages.letters import (
+    CONDUCTOR,
+    HEARTBEAT,
+    REPORTS,
+    SCHEDULER,
+    Hello,
+    Letter,
+    Manifest,
+    Progress,
+    Reply,
+)
 from models.messages.letters import Heartbeat as HeartbeatMessage
 from models.messages.requests import REQUESTS, ConfirmResize
 from models.messages.versions import newer
@@ -78,6 +90,8 @@ class ConductorService:
         self._engine = engine
         self._settings = settings or ServiceSettings()
         self._on_change = on_change
+        self._carrier = carrier
+        self._echo_at = 0.0
         self.outbox = Outbox(store, carrier)
 
     # -- messages --------------------------------------------------------------------------
@@ -120,7 +134,11 @@ class ConductorService:
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         """Note that a host lives."""
         beat = parse(HeartbeatMessage, body)
-        self.outbox.run(lambda uow: hosts.heard_of(uow, beat.host))
+        if beat.host == ECHO:
+            down_after_s = self._engine.settings.down_after_s
+            self.outbox.run(lambda uow: hear_echo(uow, down_after_s))
+        else:
+            self.outbox.run(lambda uow: hosts.heard_of(uow, beat.host))
 
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
@@ -157,10 +175,22 @@ class ConductorService:
 
         Every conductor does this; all of it may happen twice.
         """
-        name = self._settings.name
-        self.outbox.run(lambda uow: uow.heartbeats.put(Heartbeat(name, "conductor", uow.now)))
+        self._send_echo(self.outbox.run(self._say_that_we_live))
         self.outbox.sweep()
         self.reap()
+
+    def _say_that_we_live(self, uow: UnitOfWork) -> float:
+        uow.heartbeats.put(Heartbeat(self._settings.name, CONDUCTOR, uow.now))
+        return uow.now
+
+    def _send_echo(self, now: float) -> None:
+        """Send ourselves a heartbeat by the way of hosts' heartbeats: see `liveness`."""
+        if now - self._echo_at < ECHO_EVERY_S:
+            return
+        self._echo_at = now
+        beat = HeartbeatMessage(host=ECHO, boot_id=self._settings.name)
+        with suppress(Unreachable):  # as deaf as it should look
+            self._carrier.send([Letter(REPORTS, HEARTBEAT, beat.to_json())])
 
     def reap(self) -> int:
         """Move every operation whose time has come; return how many were due."""

@@ -196,7 +196,7 @@ def _usage(host: Host) -> Json:
 
 
 def _is_up(sight: HostSight) -> bool:
-    return is_up(sight.host, sight.heartbeat, sight.now, sight.down_after_s)
+    return is_up(sight.host, sight.heartbeat, sight.now - sight.down_after_s)
 
 
 def _instances_of(record: OperationRecord, children: Sequence[OperationRecord]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from conductor.liveness import is_up
+from conductor.liveness import host_is_up
 from conductor.operations.definition import AskHost, AskScheduler, NewOperation
 from conductor.operations.instances import leave_as_it_was, must_get, spawn_args_of
 from conductor.placement import claims
@@ -78,8 +78,7 @@ def movable(new: NewOperation, uow: UnitOfWork, states: Iterable[InstanceState])
 
 def check_source(instance: Instance, uow: UnitOfWork, *, alive: bool) -> None:
     """Refuse a move whose source must be alive and is not, or the other way round (N09)."""
-    host = uow.hosts.get(instance.host or "")
-    up = is_up(host, uow.heartbeats.get(instance.host or ""), uow.now, DOWN_AFTER_S)
+    up = host_is_up(uow, instance.host or "", DOWN_AFTER_S)
     if alive and not up:
         message = f"{instance.host} is down: evacuate the instance instead"
         raise Rejected("host_down", message, key="instance_id")
@@ -90,7 +89,7 @@ def check_source(instance: Instance, uow: UnitOfWork, *, alive: bool) -> None:
 
 def check_alive(host: str, uow: UnitOfWork) -> None:
     """Refuse work that needs a host which is down."""
-    if not is_up(uow.hosts.get(host), uow.heartbeats.get(host), uow.now, DOWN_AFTER_S):
+    if not host_is_up(uow, host, DOWN_AFTER_S):
         raise Rejected("host_down", f"{host} is down", key="instance_id")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from conductor.liveness import is_up
+from conductor.liveness import is_up, silent_before
 from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet, Mask
 from conductor.scheduling.settings import SchedulingSettings
@@ -106,25 +106,24 @@ class FleetView:
         Of those that are up only the silent are asked for, of those that are not, all: a fleet
         that is well costs nothing.
         """
-        fleet, silence_s = self.fleet, self._settings.down_after_s
+        fleet, since = self.fleet, silent_before(uow, self._settings.down_after_s)
         if anew:
-            up = fleet.mask(self._alive(uow, uow.heartbeats.where(kind=COMPUTE)))
+            up = fleet.mask(self._alive(uow.heartbeats.where(kind=COMPUTE), since))
         else:
-            up = fleet.up & ~fleet.mask(uow.heartbeats.silent(COMPUTE, uow.now - silence_s))
+            up = fleet.up & ~fleet.mask(uow.heartbeats.silent(COMPUTE, since))
             down = [fleet.hosts[row].name for row in np.flatnonzero(~up)]
             if down:
                 beats = uow.heartbeats.where(kind=COMPUTE, name=down)
-                up |= fleet.mask(self._alive(uow, beats))
+                up |= fleet.mask(self._alive(beats, since))
         self._set_up(up)
 
     def _set_up(self, up: Mask) -> None:
         self.revision += not np.array_equal(up, self.fleet.up)
         self.fleet.up = up
 
-    def _alive(self, uow: UnitOfWork, beats: Iterable[Heartbeat]) -> Iterable[str]:
-        silence_s = self._settings.down_after_s
+    def _alive(self, beats: Iterable[Heartbeat], since: float) -> Iterable[str]:
         for beat in beats:
-            if is_up(self.fleet.get(beat.name), beat, uow.now, silence_s):
+            if is_up(self.fleet.get(beat.name), beat, since):
                 yield beat.name
 
 
