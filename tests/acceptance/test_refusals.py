@@ -66,7 +66,9 @@ def test_when_every_host_refuses_the_fault_names_each_attempt_and_its_reason(
     assert instance.fault["code"] == "max_retries_exceeded"
     for host in ("beta", "gamma"):
         assert f"{host}: the simulated hypervisor refuses" in instance.fault["message"]
-    assert [a["host"] for a in instance.fault["data"]["attempts"]] == ["beta", "gamma"]
+    # In which order is the weighers' business: a host that has just refused comes later.
+    tried = [attempt["host"] for attempt in instance.fault["data"]["attempts"]]
+    assert sorted(tried) == ["beta", "gamma"]
     check_nothing_held(fleet, instance)
 
 
@@ -95,7 +97,7 @@ def test_a_host_that_dies_with_a_spawn_in_hand_is_left_for_its_alternate(fleet: 
     worker.kill()
     build = fleet.sender.build(availability_zone=zone)
     fleet.until(lambda: sent_to(fleet, build, "epsilon"), "the spawn to be sent to it")
-    fleet.stops.age_heartbeat("epsilon", 3_600.0)
+    fleet.stops.let_be_silent("epsilon")
     record = fleet.ended(build)
     assert record.state is OperationState.SUCCEEDED, record.error
     instance = fleet.instance(instance_of(build))
