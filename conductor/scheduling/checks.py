@@ -17,14 +17,14 @@ class Check:
     """Which rows pass one condition; `have` against `need` where it is a matter of amount.
 
     `lacks` is the predicate of those that do not, for one host and for several, such as
-    ("is in another zone", "are in another zone"). `have` is asked only where hosts fail.
+    ("is in another zone", "are in another zone"). `have` is asked only of the rows that fail.
     """
 
     code: str
     lacks: tuple[str, str]
     passed: Mask
     need: int | None = None
-    have: Callable[[], Numbers] | None = None
+    have: Callable[[Numbers], Numbers] | None = None
     unit: str = ""
 
 

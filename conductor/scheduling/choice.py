@@ -151,7 +151,7 @@ def _removal(check: Check, out: Mask, fleet: Fleet) -> Removal:
     examples = tuple(fleet.hosts[row].name for row in rows[:EXAMPLES])
     if check.have is None:
         return Removal(check.code, check.lacks, len(rows), examples)
-    have = check.have()[rows]
+    have = check.have(rows)
     best = int(have.argmax())
     return Removal(
         check.code,

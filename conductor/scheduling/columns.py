@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Final
 
 from conductor.placement.devices import CLASS as DEVICE_CLASS
 from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.demand import Shape
-from conductor.scheduling.fleet import HostColumn
+from conductor.scheduling.fleet import CellColumn, HostColumn
 from conductor.scheduling.host_wishes import ARCHITECTURE
 from conductor.store.records import Host
-from models.hardware.guest import DEDICATED, MIXED
+from models.hardware.guest import ANY_PAGES, DEDICATED, LARGE_PAGES, MIXED, SMALL_PAGES
 from models.hardware.topology import HostCell
 from models.units import KIB_PER_MIB
 
@@ -141,6 +142,39 @@ def free_memory_mib(cell: HostCell) -> int:
         return cell.free_memory_mib
     pool = min(cell.page_pools, key=lambda pool: pool.size_kib)
     return pool.free * pool.size_kib // KIB_PER_MIB
+
+
+@lru_cache(maxsize=32)
+def free_pages_mib(page_size_kib: int) -> CellColumn:
+    """Return the column of the MiB in the roomiest pool of a size, or of small, large, any pages.
+
+    An upper bound: memory has to be a whole number of pages, which is the fitter's to say.
+    """
+
+    def free(cell: HostCell) -> int:
+        pools = sorted((pool.size_kib, pool.free) for pool in cell.page_pools)
+        if page_size_kib == SMALL_PAGES:
+            pools = pools[:1]
+        elif page_size_kib == LARGE_PAGES:
+            pools = pools[1:]
+        elif page_size_kib != ANY_PAGES:
+            pools = [pool for pool in pools if pool[0] == page_size_kib]
+        return max((size * free // KIB_PER_MIB for size, free in pools), default=0)
+
+    return free
+
+
+def free_cores(cell: HostCell) -> int:
+    """Return how many cores have no thread taken; a CPU without siblings is a core."""
+    free = cell.free_cpus
+    known = reduce(or_, cell.siblings, 0)
+    return sum(not core & ~free for core in cell.siblings) + (free & ~known).bit_count()
+
+
+def paired_cpus(cell: HostCell) -> int:
+    """Return how many free CPUs have a free sibling."""
+    shared = (core & cell.free_cpus for core in cell.siblings)
+    return sum(threads for core in shared if (threads := core.bit_count()) > 1)
 
 
 def is_enabled(host: Host) -> int:

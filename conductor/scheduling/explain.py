@@ -97,9 +97,10 @@ def _failures(demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> Ite
     alive = np.ones(len(fleet), np.bool_)
     for each in settings.filters_for(demand):
         for check in each(demand, fleet):
-            have = None if check.have is None else check.have()
-            for row in np.flatnonzero(alive & ~check.passed):
-                had = None if have is None else int(have[row])
+            rows = np.flatnonzero(alive & ~check.passed)
+            have = None if check.have is None else check.have(rows)
+            for at, row in enumerate(rows):
+                had = None if have is None else int(have[at])
                 name = fleet.hosts[row].name
                 yield Verdict(name, check.code, check.lacks[0], check.need, had)
             alive &= check.passed

@@ -10,15 +10,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU
 from conductor.scheduling.checks import Check, Filter
 from conductor.scheduling.columns import (
     architecture_column,
     capability_column,
-    free_cpus,
-    free_memory_mib,
     instances,
     is_degraded,
     is_enabled,
@@ -30,7 +27,7 @@ from conductor.scheduling.columns import (
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import NO_PLACE, Fleet, Mask, Numbers
 from conductor.scheduling.groups import closed_places, joined_places
-from models.hardware.guest import DEDICATED, MIXED, GuestCell
+from conductor.scheduling.numa_filter import has_numa_cells
 
 _NAMES = {VCPU: "shared CPUs", PCPU: "dedicated CPUs", MEMORY_MB: "memory", DISK_GB: "disk"}
 _UNITS = {MEMORY_MB: "MiB", DISK_GB: "GiB"}
@@ -185,32 +182,13 @@ def has_amounts(demand: Demand, fleet: Fleet) -> Iterator[Check]:
         )
         smaller = (f"is too small in {what}", f"are too small in {what}")
         yield Check(
-            f"too_small_{name.lower()}", smaller, most >= amount, amount, partial(_same, most), unit
+            f"too_small_{name.lower()}",
+            smaller,
+            most >= amount,
+            amount,
+            partial(_not_negative, most),
+            unit,
         )
-
-
-def has_numa_cells(demand: Demand, fleet: Fleet) -> Iterator[Check]:
-    """Enough NUMA cells with the dedicated CPUs, and the memory, of the guest's.
-
-    Coarse: whoever fails cannot fit, whoever passes is fitted exactly later, one by one. So
-    pages, thread policies and the like are left to the fitter.
-    """
-    guest = demand.shape.guest
-    if guest is None:
-        return
-    pinned = [cell for cell in guest.cells if cell.cpu_policy in (DEDICATED, MIXED)]
-    if len(pinned) < len(guest.cells):
-        return
-    cpus, memory = fleet.cells(free_cpus), fleet.cells(free_memory_mib)
-    yield _in_cells("free dedicated CPUs", cpus, [_dedicated(cell) for cell in pinned])
-    unsized = [cell.memory_mib for cell in pinned if cell.page_size_kib is None]
-    if len(unsized) < len(pinned):
-        return
-    yield _in_cells("free memory", memory, unsized, "MiB")
-    both = (cpus >= min(map(_dedicated, pinned))) & (memory >= min(unsized))
-    what = _cells_text("both free dedicated CPUs and free memory", len(pinned))
-    passed = _how_many(both) >= len(pinned)
-    yield Check("numa_cells_unbalanced", (f"lacks {what}", f"lack {what}"), passed)
 
 
 DEFAULT_FILTERS: tuple[Filter, ...] = (
@@ -236,52 +214,5 @@ def _any_of(fleet: Fleet, masks: Iterable[Mask]) -> Mask:
     return reduce(np.logical_or, masks, np.zeros(len(fleet), np.bool_))
 
 
-def _not_negative(left: Numbers) -> Numbers:
-    return np.maximum(left, 0)
-
-
-def _same(most: Numbers) -> Numbers:
-    return most
-
-
-def _in_cells(what: str, values: Numbers, needs: list[int], unit: str = "") -> Check:
-    """Return whether each host has a NUMA cell of its own for every need, looking at it alone.
-
-    The n greatest needs find n cells if and only if n cells have at least the least of them.
-    """
-    passed = np.ones(values.shape[1], np.bool_)
-    for rank, need in enumerate(sorted(needs, reverse=True), start=1):
-        if rank < len(needs) and sorted(needs, reverse=True)[rank] == need:
-            continue
-        passed &= _how_many(values >= need) >= rank
-    text = _cells_text(what, len(needs))
-    least, rank = min(needs), len(needs)
-    code = f"numa_{what.removeprefix('free ').replace(' ', '_').lower()}"
-    return Check(
-        code,
-        (f"lacks {text}", f"lack {text}"),
-        passed,
-        least,
-        partial(_greatest, values, rank),
-        unit,
-    )
-
-
-def _how_many(cells: Mask) -> NDArray[np.int8]:
-    """Return how many NUMA cells of each host: few, so adding them up row by row is fastest."""
-    return reduce(np.add, cells.astype(np.int8))
-
-
-def _greatest(values: Numbers, rank: int) -> Numbers:
-    """Return the rank-th greatest of every host's NUMA cells, 0 where there are not so many."""
-    if len(values) < rank:
-        return np.zeros(values.shape[1], np.int64)
-    return np.asarray(np.maximum(np.sort(values, axis=0)[-rank], 0))
-
-
-def _cells_text(what: str, cells: int) -> str:
-    return f"{what} in {'one NUMA cell' if cells == 1 else f'each of {cells} NUMA cells'}"
-
-
-def _dedicated(cell: GuestCell) -> int:
-    return cell.dedicated_vcpus.bit_count()
+def _not_negative(values: Numbers, rows: Numbers) -> Numbers:
+    return np.maximum(values[rows], 0)

@@ -86,7 +86,7 @@ class Fleet:
         self.busy: Numbers = np.zeros(len(self.hosts), np.int64)
         self._columns: OrderedDict[HostColumn, Numbers] = OrderedDict()
         self._totals: dict[HostColumn, int] = {}
-        self._cells: dict[CellColumn, Numbers] = {}
+        self._cells: OrderedDict[CellColumn, Numbers] = OrderedDict()
         self._widest = self._most_cells()
         self._labels: dict[str, Numbers] = {}
         self._zones: dict[str, Mask] = {}
@@ -129,6 +129,9 @@ class Fleet:
             for row, host in enumerate(self.hosts):
                 values[: len(host.topology.cells), row] = list(map(of, host.topology.cells))
             self._cells[of] = values
+            if len(self._cells) > COLUMNS_AT_MOST:
+                self._cells.popitem(last=False)
+        self._cells.move_to_end(of)
         return self._cells[of]
 
     def mask(self, names: Iterable[str]) -> Mask:

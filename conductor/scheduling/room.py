@@ -53,6 +53,15 @@ class Room:
             fits &= rank < needs.cells
         return Room(left, self.cpus - fits * needs.cpus, self.memory_mib - fits * needs.memory_mib)
 
+    def then(self, other: Room) -> Room:
+        """Return these hosts and then those, so that both are asked at once."""
+        left = {name: np.concatenate((free, other.left[name])) for name, free in self.left.items()}
+        return Room(
+            left,
+            np.concatenate((self.cpus, other.cpus), axis=1),
+            np.concatenate((self.memory_mib, other.memory_mib), axis=1),
+        )
+
     def count(self, shape: Shape) -> Floats:
         """Return how many of the shape fit on each host, never negative."""
         counts = np.full(self.cpus.shape[1], np.inf)

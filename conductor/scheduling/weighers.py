@@ -108,7 +108,8 @@ def usual_room_kept(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     if len(rows) > NEAREST:
         near = np.argpartition(left + empty * len(demand.shape.amounts), NEAREST)[:NEAREST]
     room = room_of(fleet, rows[near], [shape for shape, _ in shapes])
-    lost = worth(room, shapes) - worth(room.after(demand.shape), shapes)
+    before, after = worth(room.then(room.after(demand.shape)), shapes).reshape(2, -1)
+    lost = before - after
     lost += TIE * np.where(empty, -left, left)[near]
     weights = np.zeros(len(rows))
     weights[near] = 1.0 - lost / max(lost.max(), np.finfo(float).tiny)

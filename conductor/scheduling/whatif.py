@@ -17,9 +17,10 @@ from conductor.placement.resources import room
 from conductor.scheduling.choice import NoHost, Selection, choose
 from conductor.scheduling.columns import left_column
 from conductor.scheduling.demand import Demand, place
-from conductor.scheduling.filters import has_amounts, has_numa_cells
+from conductor.scheduling.filters import has_amounts
 from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.numa_filter import has_numa_cells
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
 from models.hardware.guest import Misfit

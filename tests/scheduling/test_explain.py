@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from conductor.scheduling.explain import POSSIBLE, story_of, verdicts
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Decision
+from models.hardware.topology import HostTopology, PagePool
 from models.messages.letters import Reply
 from tests.scheduling.test_whatif import demand
 from tests.scheduling.world import World, flavor, host, pinned, refusal
@@ -121,4 +123,12 @@ def test_a_verdict_tells_what_the_fitter_found() -> None:
     fleet = Fleet([host("a")], up=["a"])
     wanted = pinned(vcpus=2, **{"hw:mem_page_size": "1GB"})
     (found,) = verdicts(demand(wanted), fleet, SchedulingSettings())
-    assert found.check == "page_size_not_offered"
+    assert found.check == "numa_pages"
+    assert found.text == "lacks free pages of 1 GiB in one NUMA cell"
+    split = pinned(vcpus=2, memory_mib=1025, **{"hw:mem_page_size": "2MB"})
+    cells = tuple(
+        replace(cell, page_pools=(PagePool(2048, 4096),)) for cell in host("b").topology.cells
+    )
+    fleet = Fleet([replace(host("b"), topology=HostTopology(cells))], up=["b"])
+    (found,) = verdicts(demand(split), fleet, SchedulingSettings())
+    assert found.check == "memory_not_whole_pages"
