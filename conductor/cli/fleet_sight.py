@@ -51,7 +51,7 @@ class FleetSight:
         # Without chance: asked twice, the answer is the same.
         self.settings: SchedulingSettings = replace(scheduling_settings(settings), seed=None)
         view = FleetView(self.settings)
-        view.refresh(uow, force=True)
+        view.refresh(uow)
         self.fleet: Fleet = view.fleet
         self.now = uow.now
 

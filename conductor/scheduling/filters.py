@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +29,10 @@ from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import NO_PLACE, Fleet, Mask, Numbers
 from conductor.scheduling.groups import closed_places, joined_places
 from conductor.scheduling.numa_filter import has_numa_cells
+
+COUNT_LIMIT: Final = "max_instances_per_host"
+BUSY_LIMIT: Final = "max_io_ops_per_host"
+"""Metadata of aggregates that limits what their hosts have, or do, at once."""
 
 _NAMES = {VCPU: "shared CPUs", PCPU: "dedicated CPUs", MEMORY_MB: "memory", DISK_GB: "disk"}
 _UNITS = {MEMORY_MB: "MiB", DISK_GB: "GiB"}
@@ -101,8 +106,8 @@ def not_crowded(_demand: Demand, fleet: Fleet) -> Iterator[Check]:
     Aggregate metadata `max_instances_per_host` and `max_io_ops_per_host`; of several the least.
     """
     for key, what, have in (
-        ("max_instances_per_host", "instances", fleet.column(instances)),
-        ("max_io_ops_per_host", "builds and moves under way", fleet.busy),
+        (COUNT_LIMIT, "instances", fleet.column(instances)),
+        (BUSY_LIMIT, "builds and moves under way", fleet.busy),
     ):
         for limit in fleet.tagged(key):
             if limit.value.isdecimal():

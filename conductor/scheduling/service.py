@@ -97,7 +97,7 @@ class Scheduler:
         ):
             with attempt:
                 again = attempt.retry_state.attempt_number > 1
-                return self._answer(message, force=again)
+                return self._answer(message, again=again)
         return []
 
     def _learn(self, message: SelectHosts) -> None:
@@ -111,18 +111,20 @@ class Scheduler:
         if isinstance(error, Conflict):
             self._on_conflict(error.code)
 
-    def _answer(self, message: SelectHosts, *, force: bool) -> list[Letter]:
+    def _answer(self, message: SelectHosts, *, again: bool) -> list[Letter]:
         with self._deciding, self._store.read() as uow:
             if not is_current(uow.operations.get(message.token.operation_id), message):
                 return []
             if before := decided(uow, message):
                 return [_reply_letter(message, before)]
-            read = self._view.refresh(uow, force=force)
+            fresh = self._view.refresh(uow)
+            if again and not fresh:
+                self._view.look_again(uow)
             plan = self._plan(uow, message)
-            if plan.refusal is not None and not read:
+            if plan.refusal is not None and not (fresh or again):
                 # A "no" is given only from what the store says now.
                 seen = self._view.revision
-                self._view.refresh(uow, force=True)
+                self._view.look_again(uow)
                 plan = self._plan(uow, message) if self._view.revision != seen else plan
             fleet = self._view.fleet
         with self._store.begin() as uow:

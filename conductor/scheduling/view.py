@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
 from conductor.liveness import is_up, silent_before
+from conductor.scheduling.filters import BUSY_LIMIT
 from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet, Mask
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Heartbeat, Host
 
-COMPUTE = "compute"
+COMPUTE: Final = "compute"
 
 
 class FleetView:
@@ -37,21 +39,28 @@ class FleetView:
         self._read_at = -1e9
         self._entries: list[CatalogueEntry] = []
 
-    def refresh(self, uow: UnitOfWork, *, force: bool = False) -> bool:
-        """Follow the store as far as is due, or as it goes if told to; say whether it was all."""
+    def refresh(self, uow: UnitOfWork) -> bool:
+        """Follow the store as far as is due; say whether that was everything."""
         now = time.monotonic()
-        due = force or now - self._read_at >= self._settings.refresh_s
+        due = now - self._read_at >= self._settings.refresh_s
         if not due and not self._follows:
             return False
         catalogue = self._catalogue(uow) if due else self.fleet.catalogue
         came = self._follow(uow, catalogue, due=due)
-        if due:
+        if due or came:
             self._hear(uow, anew=came)
-            busy = self.fleet.numbers(_busy(uow))
-            self.revision += not np.array_equal(busy, self.fleet.busy)
-            self.fleet.busy = busy
+            self._watch(uow)
             self._read_at = now
         return due
+
+    def look_again(self, uow: UnitOfWork) -> None:
+        """Read whatever could make a yes of a no: hosts with more room, or back, or allowed now."""
+        if self._follow(uow, self._catalogue(uow), due=False):
+            self._hear(uow, anew=True)
+        else:
+            self._set_up(self.fleet.up | self._returned(uow, self._since(uow)))
+        if self.fleet.tagged(BUSY_LIMIT):
+            self._watch(uow)
 
     def put(self, hosts: Iterable[Host]) -> None:
         """Take over hosts that this process has just written."""
@@ -106,16 +115,27 @@ class FleetView:
         Of those that are up only the silent are asked for, of those that are not, all: a fleet
         that is well costs nothing.
         """
-        fleet, since = self.fleet, silent_before(uow, self._settings.down_after_s)
+        fleet, since = self.fleet, self._since(uow)
         if anew:
-            up = fleet.mask(self._alive(uow.heartbeats.where(kind=COMPUTE), since))
-        else:
-            up = fleet.up & ~fleet.mask(uow.heartbeats.silent(COMPUTE, since))
-            down = [fleet.hosts[row].name for row in np.flatnonzero(~up)]
-            if down:
-                beats = uow.heartbeats.where(kind=COMPUTE, name=down)
-                up |= fleet.mask(self._alive(beats, since))
-        self._set_up(up)
+            self._set_up(fleet.mask(self._alive(uow.heartbeats.where(kind=COMPUTE), since)))
+            return
+        silent = fleet.mask(uow.heartbeats.silent(COMPUTE, since))
+        self._set_up(fleet.up & ~silent | self._returned(uow, since))
+
+    def _returned(self, uow: UnitOfWork, since: float) -> Mask:
+        """Return which of those that were not up have been heard of again."""
+        down = [self.fleet.hosts[row].name for row in np.flatnonzero(~self.fleet.up)]
+        beats = uow.heartbeats.where(kind=COMPUTE, name=down) if down else []
+        return self.fleet.mask(self._alive(beats, since))
+
+    def _since(self, uow: UnitOfWork) -> float:
+        return silent_before(uow, self._settings.down_after_s)
+
+    def _watch(self, uow: UnitOfWork) -> None:
+        """Note how many operations wait for each host."""
+        busy = self.fleet.numbers(_busy(uow))
+        self.revision += not np.array_equal(busy, self.fleet.busy)
+        self.fleet.busy = busy
 
     def _set_up(self, up: Mask) -> None:
         self.revision += not np.array_equal(up, self.fleet.up)
