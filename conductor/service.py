@@ -41,6 +41,7 @@ from models.messages.letters import (
     Reply,
 )
 from models.messages.letters import Heartbeat as HeartbeatMessage
+from models.messages.plain import kept, unkeepable
 from models.messages.requests import REQUESTS, ConfirmResize
 from models.messages.versions import newer
 from models.secrets import masked
@@ -105,11 +106,13 @@ class ConductorService:
         letter with the reason; nothing that a caller sends raises. Secrets that a caller sends
         all the same are masked before anything else sees them.
         """
-        body = masked(body)
+        fault = unkeepable(body)
+        body = masked(kept(body) if fault else body)
         if not is_uuid(operation_id):
-            error = Rejected("id_invalid", f"id is {operation_id[:80]}: should be a UUID", "id")
-            return self._refuse(Incoming(operation_id, task, dict(body), reply_to), error)
-        incoming = Incoming(operation_id.lower(), task, dict(body), reply_to)
+            shown = kept(operation_id[:80])
+            error = Rejected("id_invalid", f"id is {shown}: should be a lower-case UUID", "id")
+            return self._refuse(Incoming(shown, task, dict(body), reply_to), error)
+        incoming = Incoming(operation_id, task, dict(body), reply_to, fault)
         try:
             ready = self._move(incoming.id, partial(self._accept, incoming))
         except Rejected as error:

@@ -29,9 +29,12 @@ def child_instance_id(parent: OperationId, index: int) -> InstanceId:
 
 
 def is_uuid(text: str) -> bool:
-    """Say whether `text` is a UUID in its usual hyphenated form."""
+    """Say whether `text` is a UUID in its usual form: hyphenated, lower case.
+
+    Other spellings of the same number would be other keys to Redis, Celery and our tables.
+    """
     try:
-        return str(uuid.UUID(text)) == text.lower()
+        return str(uuid.UUID(text)) == text
     except (ValueError, AttributeError, TypeError):
         return False
 

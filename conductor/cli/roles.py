@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -28,7 +28,7 @@ from conductor.sight import Sight, arguments_of
 from conductor.store.open import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat, Json, OperationRecord
-from models.errors import Rejected
+from models.errors import Conflict, Rejected, Unreachable
 from models.lifecycle import OperationState
 from models.messages.carrier import Carrier
 from models.messages.letters import said
@@ -112,6 +112,7 @@ def _means(settings: Settings, role: str) -> Iterator[Means]:
         message = f"CONDUCTOR_DATABASE_URL is not set: `serve {role}` needs a database"
         raise Rejected("setting_missing", message, key="CONDUCTOR_DATABASE_URL")
     store = open_store(settings.store_url)
+    _refuse_without_tables(store)
     app = make_app(settings.broker_url)
     name = node_name(role)
     events = EventStream(app, name)
@@ -123,6 +124,12 @@ def _means(settings: Settings, role: str) -> Iterator[Means]:
         events.close()
         carrier.close()
         store.close()
+
+
+def _refuse_without_tables(store: Store) -> None:
+    """Raise `Broken` (`database_schema`) at once; a database that is away may come back."""
+    with suppress(Conflict, Unreachable), store.read() as uow:
+        uow.heartbeats.count()
 
 
 def _beat(outbox: Outbox, name: str, kind: str) -> Callable[[], None]:

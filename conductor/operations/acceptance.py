@@ -27,12 +27,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A request as it came: nothing of it is believed yet except that `id` is a UUID."""
+    """A request as it came: nothing of it is believed yet except that `id` is a UUID.
+
+    With a `fault` it is only recorded and refused.
+    """
 
     id: str
     task: str
     body: Json
     reply_to: str | None = None
+    fault: Rejected | None = None
 
     @property
     def digest(self) -> str:
@@ -55,6 +59,8 @@ def accept(engine: Engine, uow: UnitOfWork, incoming: Incoming) -> list[str]:
                 key="id",
             )
         return [known.id]
+    if incoming.fault is not None:
+        return _reject(uow, incoming, incoming.fault)
     try:
         request = parse_request(incoming.task, incoming.body)
         with uow.savepoint():

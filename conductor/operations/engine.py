@@ -50,6 +50,9 @@ class Engine:
             return turning.undo(scope, record)
         if record.cancel and not definition.past_pivot(record.step):
             return turning.turn_back(scope, record, turning.cancelled(record), began=False)
+        late = scope.late(record)
+        if late is not None:
+            return turning.turn_back(scope, record, late, began=False)
         return forward.run_step(scope, record)
 
     def reply(self, uow: UnitOfWork, reply: Reply) -> Ids:
@@ -71,6 +74,9 @@ class Engine:
             return turning.pause(scope, record, _error_of(reply))
         if reply.outcome != "done":
             return turning.failed(scope, record, _error_of(reply), began=True)
+        late = scope.late(record)
+        if late is not None:
+            return turning.turn_back(scope, record, late, began=True)
         return forward.answered(scope, record, reply.result)
 
     def cancel(self, uow: UnitOfWork, operation_id: str, reason: str) -> Ids:

@@ -9,6 +9,7 @@ from typing import Any
 from conductor.operations.definition import Operation, Step
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
+from models.errors import Rejected
 
 Ids = list[str]
 """Operations that can go on at once: what every transition returns."""
@@ -46,6 +47,20 @@ class Scope:
         """Say whether there is no way back any more."""
         return self.definitions[record.kind].past_pivot(record.step)
 
+    def turnable(self, record: OperationRecord) -> bool:
+        """Say whether the operation goes forward and can still be turned back."""
+        return not record.undoing and not self.past_pivot(record)
+
+    def late(self, record: OperationRecord) -> Rejected | None:
+        """Return the error of an operation whose time is over while it can be turned back.
+
+        Rejected, since no other host could do it in time either.
+        """
+        deadline = record.deadline_at
+        if deadline is None or deadline > self.uow.now or not self.turnable(record):
+            return None
+        return Rejected("deadline_exceeded", f"not done in time, at {record.step}")
+
     def load(self, record: OperationRecord) -> Any:
         """Return the operation's typed state."""
         return self.definitions[record.kind].load(record.data)
@@ -57,4 +72,7 @@ class Scope:
     def save(self, record: OperationRecord, wait_s: float) -> None:
         """Save an operation that lives on and is looked at again after `wait_s`."""
         wake_at = self.uow.now + wait_s
+        deadline = record.deadline_at
+        if deadline is not None and deadline > self.uow.now and self.turnable(record):
+            wake_at = min(wake_at, deadline)
         self.uow.operations.save(replace(record, wake_at=wake_at, updated_at=self.uow.now))

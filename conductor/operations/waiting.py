@@ -27,19 +27,16 @@ _NOT_BEGUN = (ON_INSTANCE, ON_PAUSE)
 
 def look(scope: Scope, record: OperationRecord) -> Ids:
     """Make the transition that is due, if one is."""
-    turnable = not record.undoing and not scope.past_pivot(record)
-    if record.cancel and turnable and record.waiting_on != ON_CHILDREN:
-        began = record.waiting_on not in _NOT_BEGUN
+    began = record.waiting_on not in _NOT_BEGUN
+    if record.cancel and scope.turnable(record) and record.waiting_on != ON_CHILDREN:
         return turn_back(scope, record, cancelled(record), began=began)
     if record.waiting_on == ON_CHILDREN and record.children_left <= 0:
         return _children_ended(scope, record)
-    now = scope.uow.now
-    if record.wake_at is None or record.wake_at > now:
+    late = scope.late(record)
+    if late is not None and record.waiting_on != ON_CHILDREN:
+        return turn_back(scope, record, late, began=began)
+    if record.wake_at is None or record.wake_at > scope.uow.now:
         return []
-    late = record.deadline_at is not None and record.deadline_at <= now
-    if late and turnable and record.waiting_on != ON_CHILDREN:
-        error = Unreachable("deadline_exceeded", f"not done in time, at {record.step}")
-        return turn_back(scope, record, error, began=record.waiting_on not in _NOT_BEGUN)
     return _woken(scope, record)
 
 

@@ -22,7 +22,7 @@ PREFIX = "conductor."
 
 
 def _checked_id(value: str) -> str:
-    if not is_uuid(value):
+    if not is_uuid(value.lower()):
         raise ValueError("should be a UUID")
     return value.lower()
 
