@@ -115,12 +115,13 @@ class Scheduler:
         with self._deciding, self._store.read() as uow:
             if not is_current(uow.operations.get(message.token.operation_id), message):
                 return []
-            if before := decided(uow, message):
-                return [_reply_letter(message, before)]
             fresh = self._view.refresh(uow)
             if again and not fresh:
                 self._view.look_again(uow)
             plan = self._plan(uow, message)
+            # Asked only where it shows: a second claim would meet the first one's decisions.
+            if (again or plan.refusal) and (before := decided(uow, message)):
+                return [_reply_letter(message, before)]
             if plan.refusal is not None and not (fresh or again):
                 # A "no" is given only from what the store says now.
                 seen = self._view.revision
