@@ -6,6 +6,8 @@ import psycopg
 import redis
 from kombu import Connection
 
+from tests.environment import isolation, variables
+
 
 def test_a_run_gets_a_vhost_of_its_own(broker_url: str) -> None:
     with Connection(broker_url) as connection:
@@ -25,7 +27,10 @@ def test_a_fresh_database_has_no_table(fresh_database: Callable[[], str]) -> Non
     assert found == (0,)
 
 
-def test_a_run_gets_an_empty_redis_database_that_is_not_the_default_one(redis_url: str) -> None:
-    assert not redis_url.endswith("/0")
-    with redis.Redis.from_url(redis_url) as mine:
+def test_a_run_gets_an_empty_redis_database_that_is_not_the_default_one(
+    service_variables: dict[str, str],
+) -> None:
+    registry = service_variables[variables.RESULT_URL]
+    with isolation.redis_database(registry) as url, redis.Redis.from_url(url) as mine:
+        assert not url.endswith("/0")
         assert mine.dbsize() == 0
