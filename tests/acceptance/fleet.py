@@ -54,7 +54,7 @@ class Fleet:
         self.services = services
         self.directory = directory
         self.store = open_store(services.database_url)
-        self.sender = Sender(services.broker_url)
+        self.sender = Sender(services.broker_url, services.result_url)
         self.members: dict[str, Member] = {}
         self.wires: dict[str, Wire] = {}
         self.hosts: list[str] = []

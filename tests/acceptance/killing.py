@@ -36,6 +36,7 @@ class Killer:
     ) -> None:
         self.fleet = fleet
         self.deaths: list[Death] = []
+        self.survivors: dict[str, str] = {}
         self._also = also
         self._alone = alone
 

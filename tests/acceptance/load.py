@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import Fleet
-from tests.acceptance.sending import CONTEXT, PINNED, SHARED, build_body, instance_of
+from tests.acceptance.sending import CONTEXT, PINNED, SHARED, build_body, child_of, instance_of
 
 _PATIENCE_S = 90.0
 
@@ -68,7 +68,10 @@ class Load:
         made = self.fleet.effects(instance.id, "spawn")
         removed = self.fleet.effects(instance.id, "destroy")
         assert made - removed == (instance.host is not None), (instance, made, removed)
-        assert refusals or made <= 1, (instance, made)
+        child = self.fleet.operation(child_of(build))
+        assert child is not None
+        # On a machine so busy that a host seems dead, another one is tried, and that is right.
+        assert made <= 1 + len(child.attempts), (instance, made, child.attempts)
 
     def _run(self) -> None:
         for _ in range(self.builds):

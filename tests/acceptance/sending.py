@@ -34,9 +34,9 @@ def child_of(build: str, index: int = 0) -> str:
 class Sender:
     """Another service."""
 
-    def __init__(self, broker_url: str) -> None:
+    def __init__(self, broker_url: str, result_url: str) -> None:
         self._url = broker_url
-        self._app = Celery(broker=broker_url, set_as_current=False)
+        self._app = Celery(broker=broker_url, backend=result_url, set_as_current=False)
         # Nobody would notice a request that the broker has lost with the connection.
         self._app.conf.broker_transport_options = {"confirm_publish": True}
 
@@ -52,6 +52,10 @@ class Sender:
             retry=True,
         )
         return id_
+
+    def state(self, id_: str) -> str:
+        """Return what Celery's result backend says of a request."""
+        return str(self._app.AsyncResult(id_).state)
 
     def build(self, flavor: Any = None, count: int = 1, **instance: Any) -> str:
         return self.send("build_instances", build_body(flavor, count, **instance))

@@ -115,13 +115,16 @@ class Stops:
     def journey(self, root_id: str) -> list[Moment]:
         """Return one moment of each transaction that moved an operation or a child of it."""
         rows = self._run(
-            "SELECT DISTINCT ON (change) moment, writer FROM acceptance.journey"
-            " WHERE root_id = %s ORDER BY change, n DESC",
+            "SELECT change, moment, writer FROM acceptance.journey WHERE root_id = %s ORDER BY n",
             root_id,
         )
         moments: dict[str, Moment] = {}
-        for text, writer in rows:
-            moments.setdefault(text, Moment(text, writer.partition("-")[0]))
+        for _, written in itertools.groupby(rows, key=lambda row: row[0]):
+            # What only this transaction wrote; a parent is also saved when a child ends.
+            new = [(text, writer) for _, text, writer in written if text not in moments]
+            if new:
+                text, writer = new[-1]
+                moments[text] = Moment(text, writer.partition("-")[0])
         return list(moments.values())
 
     def backends(self) -> dict[int, str]:
@@ -146,9 +149,14 @@ class Stops:
             )
         )
 
-    def age_heartbeat(self, name: str, seconds: float) -> None:
-        """Let it be longer ago that somebody was heard of."""
-        self._run("UPDATE heartbeats SET seen_at = seen_at - %s WHERE name = %s", seconds, name)
+    def let_be_silent(self, name: str) -> None:
+        """Let it be an hour that a host was heard of, while reports were being read."""
+        self._run("UPDATE heartbeats SET seen_at = seen_at - 3600 WHERE name = %s", name)
+        self._run("UPDATE heartbeats SET reported_at = seen_at - 3600 WHERE kind = 'echo'")
+
+    def let_all_be_silent(self) -> None:
+        """Let it be an hour that anything at all was heard, conductors of themselves included."""
+        self._run("UPDATE heartbeats SET seen_at = seen_at - 3600")
 
     def _forget(self, number: int) -> None:
         self._run("DELETE FROM acceptance.stop WHERE number = %s", number)

@@ -13,7 +13,7 @@ from tests.acceptance.faults import Faults
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.killing import Killer
 from tests.acceptance.load import Load
-from tests.acceptance.test_kills import check_done_once, live, live_with, traps_of
+from tests.acceptance.test_kills import check_done_once, check_shown, live, live_with, traps_of
 from tests.environment import variables
 from tests.operations.audit import check_at_any_time, check_at_rest
 
@@ -31,6 +31,7 @@ def test_conductors_and_schedulers_die_at_every_commit(
     for moments in zip_longest(*journeys.values()):
         kills = dict(zip(journeys, moments, strict=True))
         check_done_once(fleet, live(fleet, killer, kills, committed=committed))
+    check_shown(fleet, killer)
     print(f"\nround {round_}: {killer.report()}")
 
 
@@ -43,6 +44,7 @@ def test_the_only_conductor_dies_at_every_commit(
     for moments in zip_longest(*journeys.values()):
         kills = dict(zip(journeys, moments, strict=True))
         check_done_once(fleet, live(fleet, killer, kills, committed=committed))
+    check_shown(fleet, killer)
     print(f"\nalone: {killer.report()}")
 
 
@@ -54,6 +56,7 @@ def test_somebody_else_dies_with_whoever_dies_at_every_commit(
     for moments in zip_longest(*journeys.values()):
         kills = dict(zip(journeys, moments, strict=True))
         check_done_once(fleet, live(fleet, killer, kills, committed=chance.random() < 0.5))
+    check_shown(fleet, killer)
     print(f"\npairs: {killer.report()}")
 
 

@@ -9,23 +9,27 @@ from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.sending import PINNED, child_of, instance_of
 
+SLOWLY = ("--habit", "spawn.latency_s=3")
 REFUSES = ("--habit", "spawn.refused=1")
 
 
-NEARLY_WHOLE = {**PINNED, "vcpus": 14}
+def zone_of(fleet: Fleet, *hosts: str) -> str:
+    """Return a zone of these hosts."""
+    zone = f"zone-{uuid.uuid4()}"
+    fleet.define("zone", name=zone, hosts=list(hosts))
+    return zone
 
 
-def zone_of(fleet: Fleet, first: str, other: str) -> str:
-    """Return a zone of two hosts, of which `first` is tried first: the other is nearly full."""
-    name = f"zone-{uuid.uuid4()}"
-    fleet.define("zone", name=name, hosts=[first, other])
-    assert fleet.ended(fleet.sender.build(NEARLY_WHOLE, host=other)).error is None
-    return name
+def asked_first(fleet: Fleet, build: str, *hosts: str) -> tuple[str, str]:
+    """Return which of two hosts was told to spawn, and the other; weighers choose as they like."""
 
+    def look() -> str | None:
+        seen = fleet.operation(child_of(build))
+        asked = (seen.waiting_on or "").removeprefix("compute:") if seen else ""
+        return asked if asked in hosts else None
 
-def sent_to(fleet: Fleet, build: str, host: str) -> bool:
-    seen = fleet.operation(child_of(build))
-    return seen is not None and seen.waiting_on == f"compute:{host}"
+    first = fleet.until(look, "a spawn to be sent")
+    return first, next(host for host in hosts if host != first)
 
 
 def check_nothing_held(fleet: Fleet, instance: Instance) -> None:
@@ -39,15 +43,18 @@ def check_nothing_held(fleet: Fleet, instance: Instance) -> None:
 
 def test_a_host_that_refuses_is_left_for_its_alternate(fleet: Fleet) -> None:
     zone = zone_of(fleet, "beta", "alpha")
-    fleet.restart("compute-beta", *REFUSES)
+    for host in ("beta", "alpha"):
+        fleet.restart(f"compute-{host}", *SLOWLY)
     build = fleet.sender.build(availability_zone=zone)
+    first, other = asked_first(fleet, build, "beta", "alpha")
+    fleet.restart(f"compute-{first}", *REFUSES)
     record = fleet.ended(build)
     assert record.state is OperationState.SUCCEEDED, record.error
-    assert fleet.decided(instance_of(build)) == ["beta", "alpha"]
-    assert fleet.instance(instance_of(build)).host == "alpha"
+    assert fleet.decided(instance_of(build)) == [first, other]
+    assert fleet.instance(instance_of(build)).host == other
     child = fleet.operation(child_of(build))
     assert child is not None
-    assert [attempt["host"] for attempt in child.attempts] == ["beta"]
+    assert [attempt["host"] for attempt in child.attempts] == [first]
 
 
 def test_when_every_host_refuses_the_fault_names_each_attempt_and_its_reason(
@@ -66,7 +73,6 @@ def test_when_every_host_refuses_the_fault_names_each_attempt_and_its_reason(
     assert instance.fault["code"] == "max_retries_exceeded"
     for host in ("beta", "gamma"):
         assert f"{host}: the simulated hypervisor refuses" in instance.fault["message"]
-    # In which order is the weighers' business: a host that has just refused comes later.
     tried = [attempt["host"] for attempt in instance.fault["data"]["attempts"]]
     assert sorted(tried) == ["beta", "gamma"]
     check_nothing_held(fleet, instance)
@@ -75,34 +81,38 @@ def test_when_every_host_refuses_the_fault_names_each_attempt_and_its_reason(
 def test_an_alternate_that_was_taken_meanwhile_is_part_of_the_fault(fleet: Fleet) -> None:
     """Case N06: one host refuses, and by then somebody else has the other one's CPUs."""
     zone = zone_of(fleet, "beta", "gamma")
-    fleet.restart("compute-beta", "--habit", "spawn.latency_s=2", *REFUSES)
+    for host in ("beta", "gamma"):
+        fleet.restart(f"compute-{host}", *SLOWLY)
     build = fleet.sender.build(availability_zone=zone)
-    fleet.until(lambda: sent_to(fleet, build, "beta"), "the spawn to be sent to beta")
-    other = fleet.sender.build(host="gamma")
-    assert fleet.ended(other).state is OperationState.SUCCEEDED
+    first, other = asked_first(fleet, build, "beta", "gamma")
+    whole = fleet.sender.build({**PINNED, "vcpus": 16}, host=other)
+    asked_first(fleet, whole, other, first)
+    fleet.restart(f"compute-{first}", *REFUSES)
     record = fleet.ended(build)
     assert record.state is OperationState.FAILED
     instance = fleet.instance(instance_of(build))
     assert instance.state is InstanceState.ERROR
     assert instance.fault is not None
     message = instance.fault["message"]
-    assert "beta: the simulated hypervisor refuses" in message
-    assert "1 lacks free dedicated CPUs (need 2, best 0 on gamma)" in message
+    assert f"{first}: the simulated hypervisor refuses" in message
+    assert f"1 lacks free dedicated CPUs (need 2, best 0 on {other})" in message
     check_nothing_held(fleet, instance)
+    assert fleet.ended(whole).state is OperationState.SUCCEEDED
 
 
 def test_a_host_that_dies_with_a_spawn_in_hand_is_left_for_its_alternate(fleet: Fleet) -> None:
     zone = zone_of(fleet, "epsilon", "alpha")
-    worker = fleet.members["compute-epsilon"]
-    worker.kill()
+    for host in ("epsilon", "alpha"):
+        fleet.members[f"compute-{host}"].kill()
     build = fleet.sender.build(availability_zone=zone)
-    fleet.until(lambda: sent_to(fleet, build, "epsilon"), "the spawn to be sent to it")
-    fleet.stops.let_be_silent("epsilon")
+    first, other = asked_first(fleet, build, "epsilon", "alpha")
+    fleet.members[f"compute-{other}"].start()
+    fleet.stops.let_be_silent(first)
     record = fleet.ended(build)
     assert record.state is OperationState.SUCCEEDED, record.error
     instance = fleet.instance(instance_of(build))
-    assert instance.host == "alpha"
-    assert not fleet.host("epsilon").used
-    worker.start()
+    assert instance.host == other
+    assert not any(fleet.host(first).used.values())
+    fleet.members[f"compute-{first}"].start()
     fleet.settle()  # it finds both the old spawn and the destroy behind it
-    assert fleet.guests()[instance.id] == "alpha"
+    assert fleet.guests()[instance.id] == other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import HARDWARE, Fleet
-from tests.acceptance.sending import SHARED, instance_of
+from tests.acceptance.sending import SHARED, child_of, instance_of
 from tests.operations.world import small_host
 
 OTHER_HARDWARE = small_host(cpus=8, memory_mib=32_768)
@@ -47,6 +47,26 @@ def test_everybody_killed_and_one_of_each_started_ends_every_operation(fleet: Fl
     assert [fleet.effects(id_, "spawn") for id_ in ids] == [1] * len(ids)
     fleet.start()
     fleet.all_ended([fleet.sender.ask("delete", id_) for id_ in ids])
+
+
+def test_hosts_outlive_an_outage_of_the_conductors(fleet: Fleet) -> None:
+    """An hour without conductors is no hour of dead hosts, whatever is looked at first."""
+    fleet.restart("compute-alpha", "--habit", "latency_s=1")
+    fleet.start()
+    build = fleet.sender.build(host="alpha")
+    instance_id = instance_of(build)
+    fleet.until(
+        lambda: fleet.journaled("alpha", "accepted", instance_id, "spawn"), "alpha to be at work"
+    )
+    for name in ("conductor-1", "conductor-2"):
+        fleet.members[name].kill()
+    fleet.stops.let_all_be_silent()
+    fleet.start()
+    assert fleet.ended(build).state is OperationState.SUCCEEDED
+    child = fleet.operation(child_of(build))
+    assert child is not None
+    assert child.attempts == ()
+    assert fleet.effects(instance_id, "spawn") == 1
 
 
 def test_a_host_with_guests_that_returns_changed_is_degraded_not_overwritten(
