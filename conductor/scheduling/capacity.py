@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -57,55 +58,36 @@ class Loss:
     homeless: tuple[str, ...] = ()
 
 
-def room_for(demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> Room:
-    """Return how many more of the demand each host takes."""
-    alive, removals = filtered(demand, fleet, settings)
-    counts = _Counts(demand.shape, pack=settings.pack)
-    hosts = [fleet.hosts[row] for row in np.flatnonzero(alive)]
-    by_host = {host.name: count for host in hosts if (count := counts.of(host))}
-    return Room(by_host, len(fleet), tuple(removals))
+class Capacity:
+    """What a fleet still has room for, of one demand; whatever is tried on it is taken back."""
 
-
-def worst_losses(
-    demand: Demand, fleet: Fleet, settings: SchedulingSettings, count: int, guests_of: GuestsOf
-) -> list[Loss]:
-    """Return what is left after the loss of `count` hosts, for the worst sets that are known.
-
-    Not every set is tried: those with most instances, most in use of each class, and most room for
-    the demand are. Whoever is on them is placed elsewhere first; the worst comes first.
-    """
-    room = room_for(demand, fleet, settings)
-    trial = _Trial(demand, fleet, settings, room)
-    sets = dict.fromkeys(_sets(fleet, room, count))
-    held = guests_of({name for names in sets for name in names})
-    losses = [trial.without(names, held) for names in sets]
-    return sorted(losses, key=lambda loss: (not loss.homeless, loss.more))
-
-
-def _sets(fleet: Fleet, room: Room, count: int) -> Iterable[tuple[str, ...]]:
-    classes = sorted({name for host in fleet.hosts for name in host.used})
-    measures = [np.array([room.by_host.get(host.name, 0) for host in fleet.hosts])]
-    measures += [fleet.column(instances)]
-    measures += [np.array([host.used.get(name, 0) for host in fleet.hosts]) for name in classes]
-    for measure in measures:
-        most = np.argsort(-measure, kind="stable")[:count]
-        yield tuple(sorted(fleet.hosts[row].name for row in most))
-
-
-class _Trial:
-    """Loses hosts, places whoever was on them elsewhere, counts what is left, takes it back."""
-
-    def __init__(
-        self, demand: Demand, fleet: Fleet, settings: SchedulingSettings, room: Room
-    ) -> None:
+    def __init__(self, demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> None:
+        self._demand = demand
         self._fleet = fleet
-        # Where there is little room, what is used already comes first.
-        self._settings = replace(settings, strategy="pack", alternates=0, seed=None)
-        self._room = room
+        self._settings = settings
         self._counts = _Counts(demand.shape, pack=settings.pack)
-        self._fits = Fits()
 
-    def without(self, lost: tuple[str, ...], held: Mapping[str, Sequence[Guest]]) -> Loss:
+    @cached_property
+    def room(self) -> Room:
+        """How many more of the demand each host takes."""
+        alive, removals = filtered(self._demand, self._fleet, self._settings)
+        hosts = [self._fleet.hosts[row] for row in np.flatnonzero(alive)]
+        by_host = {host.name: count for host in hosts if (count := self._counts.of(host))}
+        return Room(by_host, len(self._fleet), tuple(removals))
+
+    def after_losses(self, count: int, guests_of: GuestsOf) -> list[Loss]:
+        """Return what is left after the loss of `count` hosts, for the worst sets that are known.
+
+        Not every set is tried: those with most instances, most in use of each class, and most
+        room for the demand are. Whoever is on them is placed elsewhere first; the worst comes
+        first.
+        """
+        sets = dict.fromkeys(_sets(self._fleet, self.room, count))
+        held = guests_of({name for names in sets for name in names})
+        losses = [self._without(names, held) for names in sets]
+        return sorted(losses, key=lambda loss: (not loss.homeless, loss.more))
+
+    def _without(self, lost: tuple[str, ...], held: Mapping[str, Sequence[Guest]]) -> Loss:
         up = self._fleet.up
         self._fleet.up = up & ~self._fleet.mask(lost)
         try:
@@ -118,11 +100,14 @@ class _Trial:
 
     def _moved(self, guests: Sequence[Guest], lost: Iterable[str]) -> tuple[set[str], list[str]]:
         """Place the largest first; return which hosts took some, and who found no place."""
+        # Where there is little room, what is used already comes first.
+        settings = replace(self._settings, strategy="pack", alternates=0, seed=None)
         changed: set[str] = set()
         homeless = []
+        fits = Fits()
         for guest in sorted(guests, key=lambda each: -sum(each.holding.amounts.values())):
             wish = replace(guest.demand, ignored=guest.demand.ignored | set(lost), host=None)
-            chosen = choose(wish, self._fleet, self._settings, self._fits)
+            chosen = choose(wish, self._fleet, settings, fits)
             if isinstance(chosen, NoHost):
                 homeless.append(guest.name)
                 continue
@@ -133,9 +118,19 @@ class _Trial:
 
     def _left(self, lost: Iterable[str], changed: set[str]) -> int:
         gone = {*lost, *changed}
-        kept = sum(count for name, count in self._room.by_host.items() if name not in gone)
-        again = (self._fleet.get(name) for name in changed if name in self._room.by_host)
+        kept = sum(count for name, count in self.room.by_host.items() if name not in gone)
+        again = (self._fleet.get(name) for name in changed if name in self.room.by_host)
         return kept + sum(self._counts.of(host) for host in again if host is not None)
+
+
+def _sets(fleet: Fleet, room: Room, count: int) -> Iterable[tuple[str, ...]]:
+    classes = sorted({name for host in fleet.hosts for name in host.used})
+    measures = [np.array([room.by_host.get(host.name, 0) for host in fleet.hosts])]
+    measures += [fleet.column(instances)]
+    measures += [np.array([host.used.get(name, 0) for host in fleet.hosts]) for name in classes]
+    for measure in measures:
+        most = np.argsort(-measure, kind="stable")[:count]
+        yield tuple(sorted(fleet.hosts[row].name for row in most))
 
 
 class _Counts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from conductor.placement.claims import Holding, charged
-from conductor.scheduling.capacity import room_for, worst_losses
+from conductor.scheduling.capacity import Capacity
 from conductor.scheduling.choice import NoHost
 from conductor.scheduling.demand import Demand, place, shape_of
 from conductor.scheduling.fleet import Fleet
@@ -130,7 +130,7 @@ def test_as_many_fit_as_are_said_to(wanted: Flavor, strategy: str) -> None:
     hosts = [host("a"), host("b", cells=1, dedicated=6), host("c", shared=2, memory_mib=3000)]
     settings = SchedulingSettings(strategy=strategy)  # type: ignore[arg-type]  # one of two
     fleet = Fleet(hosts, up=["a", "b", "c"])
-    room = room_for(demand(wanted), fleet, settings)
+    room = Capacity(demand(wanted), fleet, settings).room
     placed, refused = WhatIf(fleet, settings, 0.0).placed(demand(wanted), room.total + 1)
     assert len(placed) == room.total > 0
     assert refused is not None
@@ -138,7 +138,7 @@ def test_as_many_fit_as_are_said_to(wanted: Flavor, strategy: str) -> None:
 
 def test_room_for_nothing_says_why() -> None:
     fleet = Fleet([host("a"), host("b")], up=["a"])
-    room = room_for(demand(pinned(vcpus=64)), fleet, SETTINGS)
+    room = Capacity(demand(pinned(vcpus=64)), fleet, SETTINGS).room
     assert room.total == 0
     assert [removal.code for removal in room.removals] == ["down", "no_room_pcpu"]
 
@@ -148,8 +148,8 @@ def test_the_loss_of_a_host_takes_its_room_and_its_guests() -> None:
     filled.add(*(host(name, cells=1) for name in "abc"))
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
     wish = demand(pinned(vcpus=1, memory_mib=64))
-    assert room_for(wish, filled.fleet, SETTINGS).total == 10
-    losses = worst_losses(wish, filled.fleet, SETTINGS, 1, filled.of)
+    assert Capacity(wish, filled.fleet, SETTINGS).room.total == 10
+    losses = Capacity(wish, filled.fleet, SETTINGS).after_losses(1, filled.of)
     assert {(loss.lost, loss.more) for loss in losses} == {(("a",), 6), (("b",), 6)}
 
 
@@ -158,7 +158,7 @@ def test_guests_without_a_place_after_a_loss_are_named() -> None:
     filled.add(host("a", cells=1), host("b", cells=1, dedicated=1))
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
     wish = demand(pinned(vcpus=1, memory_mib=64))
-    worst = worst_losses(wish, filled.fleet, SETTINGS, 1, filled.of)[0]
+    worst = Capacity(wish, filled.fleet, SETTINGS).after_losses(1, filled.of)[0]
     assert (worst.lost, worst.homeless) == (("a",), ("vm",))
 
 
@@ -168,6 +168,6 @@ def test_a_fleet_is_as_it_was_after_its_losses_were_tried() -> None:
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
     fleet = filled.fleet
     before, up = list(fleet.hosts), fleet.up.copy()
-    worst_losses(demand(pinned(vcpus=1, memory_mib=64)), fleet, SETTINGS, 2, filled.of)
+    Capacity(demand(pinned(vcpus=1, memory_mib=64)), fleet, SETTINGS).after_losses(2, filled.of)
     assert fleet.hosts == before
     assert (fleet.up == up).all()

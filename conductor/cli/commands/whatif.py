@@ -13,7 +13,7 @@ from conductor.cli.output import Output, show_one
 from conductor.cli.reach import reach
 from conductor.cli.tables import key, table_of
 from conductor.cli.views import Json
-from conductor.scheduling.capacity import Loss, Room, room_for, worst_losses
+from conductor.scheduling.capacity import Capacity, Loss, Room
 from conductor.scheduling.checks import sentence
 from conductor.scheduling.choice import NoHost, Selection
 from conductor.scheduling.explain import story_of
@@ -77,11 +77,9 @@ def capacity(
     with reach() as here, here.store.read() as uow:
         sight = FleetSight(uow, here.settings)
         demand = sight.demand_of(Wish(flavor, image, project, zone))
-        room = room_for(demand, sight.fleet, sight.settings)
-        losses = None
-        if survive is not None:
-            losses = worst_losses(demand, sight.fleet, sight.settings, survive, sight.guests_of)
-    row = _capacity(flavor, room, losses)
+        asked = Capacity(demand, sight.fleet, sight.settings)
+        losses = None if survive is None else asked.after_losses(survive, sight.guests_of)
+        row = _capacity(flavor, asked.room, losses)
     show_one(row, output, lambda: _capacity_picture(row))
 
 
