@@ -1,8 +1,8 @@
 """Builds a second over RabbitMQ and PostgreSQL, next to empty Celery tasks on the same broker.
 
 One conductor, one scheduler and ten compute workers, each a process; everything on this machine.
-The yardstick: a build costs five messages, so a system that did nothing else could build at a
-fifth of the rate of empty tasks.
+The yardstick: a build costs seven messages, so a system that did nothing else could build at a
+seventh of the rate of empty tasks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.operations.world import CONTEXT, small_host
 HOSTS = 10
 BUILDS = 400
 EMPTY_TASKS = 2_000
-MESSAGES_PER_BUILD = 5
+MESSAGES_PER_BUILD = 7  # request, ask, claim, spawn, its answer, and two notices
 FLAVOR = {"vcpus": 1, "memory_mb": 256}
 
 
@@ -54,9 +54,7 @@ def test_builds_a_second_over_services(
     with _system(environ, tmp_path):
         _wait(lambda: _hosts(store) == HOSTS)
         _build(broker_url, store, 50)
-        began = time.monotonic()
-        _build(broker_url, store, BUILDS)
-        rate = BUILDS / (time.monotonic() - began)
+        rate = BUILDS / _build(broker_url, store, BUILDS)
     again = empty_task_rate(_declared(fresh_vhost()), tasks=EMPTY_TASKS)
     yardstick = (empty + again) / 2
     report(
@@ -109,13 +107,15 @@ def _serve(role: list[str], environ: dict[str, str], directory: Path) -> subproc
     )
 
 
-def _build(broker_url: str, store: Store, builds: int) -> None:
+def _build(broker_url: str, store: Store, builds: int) -> float:
+    """Return the seconds from the first request sent to the last instance that is ACTIVE."""
     exchange = Exchange("conductor", "topic", durable=True, no_declare=True)
     queue = Queue("conductor", exchange, routing_key="conductor", no_declare=True)
     app = Celery(broker=broker_url)
     app.conf.task_queues = [queue]
     app.conf.task_create_missing_queues = False
     ids: list[str] = [new_operation_id() for _ in range(builds)]
+    began = time.monotonic()
     with app.producer_pool.acquire(block=True) as producer:
         for number, operation_id in enumerate(ids):
             body = {"name": f"vm-{number}", "flavor": FLAVOR, "image": {"id": "img"}}
@@ -128,6 +128,8 @@ def _build(broker_url: str, store: Store, builds: int) -> None:
             )
     _wait(lambda: _ended(store, ids[-1:]) == 1)
     _wait(lambda: _ended(store, ids) == builds)
+    # Taken here: when the sender's Celery goes, it takes seconds to say goodbye to the broker.
+    return time.monotonic() - began
 
 
 def _ended(store: Store, ids: list[str]) -> int:
