@@ -16,6 +16,7 @@ from conductor.operations.definition import (
     Outcome,
 )
 from conductor.operations.notices import notify
+from conductor.operations.quotas import Owner, check_again, size_of
 from conductor.operations.requested import spec_of
 from conductor.operations.waits import ON_PARENT
 from conductor.store.ports import UnitOfWork
@@ -62,8 +63,15 @@ def create_records(new: NewOperation, uow: UnitOfWork) -> Builds:
 
 @build_instances.step
 def choose_hosts(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
-    """Ask for hosts for every instance that is still wanted."""
+    """Ask for hosts for every instance that is still wanted, if the quota still allows them all.
+
+    It was checked when they were written; a limit lowered since fails every one (N68).
+    """
     living = [i for i in uow.instances.where(id=builds.instances) if _waits(i)]
+    if living:
+        first = living[0]
+        size = size_of(first.flavor, first.image)
+        check_again(uow, Owner(first.project_id, first.user_id), size)
     wants = tuple(Want(instance_id=i.id, operation_id=str(i.operation_id)) for i in living)
     return AskScheduler(builds, wants) if wants else builds
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from conductor.operations.quotas import Owner, check_quota, size_of
 from conductor.store.records import CatalogueEntry, Instance
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
@@ -12,13 +13,12 @@ from models.hardware.image import Image
 from models.hardware.wishes import refuse_contradictions
 from models.lifecycle import InstanceState, TaskState
 from models.messages.base import parse
-from models.messages.catalogue import FlavorBody, ImageBody, QuotaBody
+from models.messages.catalogue import FlavorBody, ImageBody
 
 if TYPE_CHECKING:
     from conductor.store.ports import UnitOfWork
     from models.messages.requests import BuildInstances
 
-UNLIMITED = -1
 NO_IMAGE = Image("", "", {})
 """What an instance that boots from volumes has for an image."""
 
@@ -66,7 +66,8 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
         raise _unknown("host", "instance.host", body.host)
     _known(uow, "zone", "instance.availability_zone", body.availability_zone)
     _known(uow, "server_group", "instance.group", body.group)
-    _within_quota(request, flavor, uow)
+    owner = Owner(request.context.project_id, request.context.user_id)
+    check_quota(uow, owner, size_of(flavor, image, request.count))
     return Spec(request, flavor, image)
 
 
@@ -133,26 +134,3 @@ def _known(uow: UnitOfWork, kind: str, field: str, name: str | None) -> None:
 def _unknown(kind: str, field: str, name: str) -> Rejected:
     message = f"{field} is {name}: no such {kind.replace('_', ' ')}"
     return Rejected(f"{kind}_unknown", message, key=field)
-
-
-def _within_quota(request: BuildInstances, flavor: Flavor, uow: UnitOfWork) -> None:
-    """Check the project's limits under a lock on them, so that parallel requests add up (N68)."""
-    entry = uow.catalogue.lock("quota", request.context.project_id)
-    if entry is None:
-        return
-    quota = parse(QuotaBody, entry.body)
-    used = uow.instances.usage(request.context.project_id)
-    asked = {
-        "instances": (1, quota.instances),
-        "cores": (flavor.vcpus, quota.cores),
-        "memory_mb": (flavor.memory_mib, quota.memory_mb),
-        "disk_gb": (flavor.root_gb + flavor.ephemeral_gb, quota.disk_gb),
-    }
-    for name, (each, limit) in asked.items():
-        need = each * request.count
-        if limit != UNLIMITED and used.get(name, 0) + need > limit:
-            raise Rejected(
-                "quota_exceeded",
-                f"{name} is {need}: project {quota.name} uses {used.get(name, 0)} of {limit}",
-                key=name,
-            )

@@ -8,6 +8,7 @@ from conductor.operations import moves
 from conductor.operations.cold_move import cold_move
 from conductor.operations.definition import NewOperation
 from conductor.operations.moves import Move, Plan
+from conductor.operations.quotas import Owner, check_quota, growth
 from conductor.operations.requested import NO_IMAGE, flavor_of
 from conductor.store.ports import UnitOfWork
 from models.errors import Rejected
@@ -33,5 +34,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
         message = f"root_gb is {flavor.root_gb}: the disk has {had} and cannot shrink"
         raise Rejected("disk_shrinks", message, key="flavor")
     refuse_contradictions(flavor, instance.image or NO_IMAGE)
+    owner = Owner(instance.project_id, instance.user_id)
+    check_quota(uow, owner, growth(instance, flavor))
     plan = Plan(MigrationKind.RESIZE, flavor, request.host, same_host=True)
     return moves.begin(new, uow, instance, plan)

@@ -34,6 +34,8 @@ from conductor.store.records import (
     Tally,
 )
 from conductor.store.shapes import Key, disk_gb_of
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
 from models.lifecycle import ENDED, InstanceState, OperationState
 
 if TYPE_CHECKING:
@@ -204,14 +206,21 @@ class MemoryInstances(MemoryRows[Instance], Instances):
         return {each: instance for each, instance in found if instance is not None}
 
     @override
-    def usage(self, project_id: str) -> Mapping[str, int]:
-        live = self._live(project_id=project_id)
+    def usage(self, project_id: str, user_id: str | None = None) -> Mapping[str, int]:
+        live = self._owned(project_id, user_id)
         return {
             "instances": len(live),
             "cores": sum(each.flavor.vcpus for each in live),
             "memory_mb": sum(each.flavor.memory_mib for each in live),
             "disk_gb": sum(disk_gb_of(each.flavor) for each in live),
         }
+
+    @override
+    def kinds(
+        self, project_id: str, user_id: str | None = None
+    ) -> list[tuple[Flavor, Image | None, int]]:
+        counts = Counter((each.flavor, each.image) for each in self._owned(project_id, user_id))
+        return [(flavor, image, count) for (flavor, image), count in counts.items()]
 
     @override
     def hosts_of_group(self, group: str) -> Mapping[str, int]:
@@ -221,6 +230,10 @@ class MemoryInstances(MemoryRows[Instance], Instances):
     @override
     def drop_deleted_before(self, at: float, limit: int) -> int:
         return self._drop_all(self._before("deleted", at, limit))
+
+    def _owned(self, project_id: str, user_id: str | None) -> list[Instance]:
+        of_user = {} if user_id is None else {"user_id": user_id}
+        return self._live(project_id=project_id, **of_user)
 
     def _live(self, **equals: Any) -> list[Instance]:
         return [each for each in self._matching(equals) if each.state != InstanceState.DELETED]

@@ -21,6 +21,8 @@ from conductor.store.records import (
     OutboxRow,
     Tally,
 )
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
 from models.messages.letters import Letter
 
 T = TypeVar("T")
@@ -95,11 +97,16 @@ class Instances(Rows[Instance], Protocol):
     def lock_many(self, ids: Iterable[str]) -> dict[str, Instance]:
         """Lock and return many in ascending order of id, so that two such calls never deadlock."""
 
-    def usage(self, project_id: str) -> Mapping[str, int]:
-        """Return `instances, cores, memory_mb, disk_gb` of a project's live instances.
+    def usage(self, project_id: str, user_id: str | None = None) -> Mapping[str, int]:
+        """Return `instances, cores, memory_mb, disk_gb` of a project's, or user's, live instances.
 
         Live is everything but deleted; one statement, flat in what others own.
         """
+
+    def kinds(
+        self, project_id: str, user_id: str | None = None
+    ) -> list[tuple[Flavor, Image | None, int]]:
+        """Return which flavors with which images the same instances have, and how many each."""
 
     def hosts_of_group(self, group: str) -> Mapping[str, int]:
         """Return host to number of live members of a server group placed there."""

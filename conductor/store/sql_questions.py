@@ -74,6 +74,16 @@ USAGE: Final = sa.select(
     sa.func.coalesce(sa.func.sum(INSTANCES.c.memory_mib), 0),
     sa.func.coalesce(sa.func.sum(INSTANCES.c.disk_gb), 0),
 ).where(INSTANCES.c.project_id == sa.bindparam("project_id"), _LIVE)
+USAGE_OF_USER: Final = USAGE.where(INSTANCES.c.user_id == sa.bindparam("user_id"))
+
+# As text: PostgreSQL cannot tell whether two values of `json` are equal.
+_KIND: Final = (sa.cast(INSTANCES.c.flavor, sa.Text), sa.cast(INSTANCES.c.image, sa.Text))
+KINDS: Final = (
+    sa.select(*_KIND, sa.func.count())
+    .where(INSTANCES.c.project_id == sa.bindparam("project_id"), _LIVE)
+    .group_by(*_KIND)
+)
+KINDS_OF_USER: Final = KINDS.where(INSTANCES.c.user_id == sa.bindparam("user_id"))
 
 HOSTS_OF_GROUP: Final = (
     sa.select(INSTANCES.c.host, sa.func.count())

@@ -9,6 +9,7 @@ from sqlalchemy import Executable
 from typing_extensions import override
 
 from conductor.store import sql_questions as questions
+from conductor.store.codecs import FLAVOR, IMAGE
 from conductor.store.ports import (
     DeadLetters,
     Heartbeats,
@@ -31,6 +32,8 @@ from conductor.store.shapes import Key
 from conductor.store.sql_session import Session
 from conductor.store.sql_statements import Params
 from conductor.store.sql_table import SqlTable
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
 from models.lifecycle import OperationState
 
 if TYPE_CHECKING:
@@ -255,9 +258,28 @@ class SqlInstances(SqlRows[Instance], Instances):
         return {instance.id: instance for instance in found}
 
     @override
-    def usage(self, project_id: str) -> Mapping[str, int]:
-        (row,) = self._session.run(questions.USAGE, {"project_id": project_id}).fetchall()
+    def usage(self, project_id: str, user_id: str | None = None) -> Mapping[str, int]:
+        (row,) = self._owned(questions.USAGE, questions.USAGE_OF_USER, project_id, user_id)
         return dict(zip(("instances", "cores", "memory_mb", "disk_gb"), map(int, row), strict=True))
+
+    @override
+    def kinds(
+        self, project_id: str, user_id: str | None = None
+    ) -> list[tuple[Flavor, Image | None, int]]:
+        rows = self._owned(questions.KINDS, questions.KINDS_OF_USER, project_id, user_id)
+        return [
+            (FLAVOR.decode(flavor), None if image is None else IMAGE.decode(image), int(count))
+            for flavor, image, count in rows
+        ]
+
+    def _owned(
+        self, of_project: Executable, of_user: Executable, project_id: str, user_id: str | None
+    ) -> Sequence[Any]:
+        """Ask about a project's instances, or about those of one user in it."""
+        if user_id is None:
+            return self._session.run(of_project, {"project_id": project_id}).fetchall()
+        params = {"project_id": project_id, "user_id": user_id}
+        return self._session.run(of_user, params).fetchall()
 
     @override
     def hosts_of_group(self, group: str) -> Mapping[str, int]:

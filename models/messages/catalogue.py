@@ -9,6 +9,7 @@ from pydantic import Field
 from models.messages.base import Message
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
+Limit = Annotated[int, Field(ge=-1, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
@@ -57,14 +58,25 @@ class ServerGroupBody(Message):
     max_server_per_host: Annotated[int, Field(ge=1)] | None = None
 
 
-class QuotaBody(Message):
-    """Limits of a project; `name` is the project id, -1 means unlimited."""
+class LimitsBody(Message):
+    """How much may be used in all; -1 means unlimited.
+
+    `classes` limits resource classes such as `PCPU` or a `CUSTOM_` one; what is not named is not
+    limited.
+    """
+
+    instances: Limit = -1
+    cores: Limit = -1
+    memory_mb: Limit = -1
+    disk_gb: Limit = -1
+    classes: dict[Name, Limit] = {}
+
+
+class QuotaBody(LimitsBody):
+    """Limits of a project, `name` being its id, and of some of its users by their ids."""
 
     name: Name
-    instances: Annotated[int, Field(ge=-1)] = -1
-    cores: Annotated[int, Field(ge=-1)] = -1
-    memory_mb: Annotated[int, Field(ge=-1)] = -1
-    disk_gb: Annotated[int, Field(ge=-1)] = -1
+    users: dict[Name, LimitsBody] = {}
 
 
 CATALOGUE: dict[str, type[Message]] = {

@@ -33,6 +33,12 @@ KINDS: list[tuple[str, str, tuple[object, ...], dict[str, Any]]] = [
         {"name": "g1", "policy": "soft-anti-affinity", "max_server_per_host": 2},
     ),
     ("quotas", "p1", ("--cores", 4), {"name": "p1", "cores": 4, "instances": -1}),
+    (
+        "quotas",
+        "p2",
+        ("--class", "PCPU=8", "--user", "ann:cores=2", "--user", "ann:CUSTOM_GOLD=1"),
+        {"name": "p2", "cores": -1, "classes": {"PCPU": 8}},
+    ),
 ]
 
 
@@ -78,6 +84,9 @@ def test_deleting_what_is_not_there_is_refused(here: Cli, group: str, name: str)
         (("zones", "create", "z", "--host", "nope"), "nope"),
         (("server-groups", "create", "g", "--policy", "odd"), "policy"),
         (("quotas", "create", "p", "--cores", -2), "cores"),
+        (("quotas", "create", "p", "--class", "PCPU=many"), "PCPU=many"),
+        (("quotas", "create", "p", "--class", "PCPU"), "class is PCPU"),
+        (("quotas", "create", "p", "--user", "cores=2"), "USER:NAME=N"),
     ],
 )
 def test_a_wrong_entry_is_refused_in_one_line(

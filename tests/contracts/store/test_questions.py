@@ -8,6 +8,7 @@ from conductor.store.ports import Store
 from conductor.store.records import Heartbeat, Tally
 from models.hardware.accounting import without_use
 from models.hardware.flavor import Flavor
+from models.hardware.image import Image
 from models.hardware.topology import HostTopology
 from models.lifecycle import ENDED, InstanceState, OperationState
 from tests.contracts.store import records
@@ -140,6 +141,27 @@ def test_a_projects_use_is_the_sum_of_its_live_instances(store: Store) -> None:
         assert resized is not None
         uow.instances.save(replace(resized, flavor=records.FLAVOR))
         assert uow.instances.usage("p-1")["cores"] == 4
+
+
+def test_use_is_told_by_user_and_by_kind_of_instance(store: Store) -> None:
+    small, image = Flavor("small", 1, 256), Image("i", properties={"hw_cpu_policy": "dedicated"})
+    with store.begin() as uow:
+        assert uow.instances.kinds("p-1") == []
+        uow.instances.add(records.an_instance("a", flavor=small, image=image, user_id="ann"))
+        uow.instances.add(records.an_instance("b", flavor=small, image=image, user_id="bob"))
+        uow.instances.add(records.an_instance("c", flavor=small, image=None, user_id="ann"))
+        gone = records.an_instance("d", flavor=small, state=InstanceState.DELETED, user_id="ann")
+        uow.instances.add(gone)
+        uow.instances.add(records.an_instance("e", flavor=small, project_id="p-2", user_id="ann"))
+    with store.read() as uow:
+        assert uow.instances.usage("p-1", "ann")["cores"] == 2
+        assert uow.instances.usage("p-1", "nobody")["instances"] == 0
+        kinds = uow.instances.kinds("p-1")
+        assert sorted(count for _, _, count in kinds) == [1, 2]
+        assert (small, image, 2) in kinds
+        of_ann = uow.instances.kinds("p-1", "ann")
+        assert len(of_ann) == 2
+        assert (small, None, 1) in of_ann
 
 
 def test_a_groups_hosts_are_counted_by_live_members_placed_there(store: Store) -> None:
