@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
-from conductor.scheduling.demand import Demand, Surroundings, demand_of, hints_of
+from conductor.scheduling.demand import SOURCE, Demand, Surroundings, demand_of, hints_of
 from conductor.scheduling.groups import GroupRule, Member, rule_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Decision, Instance, OperationRecord
@@ -70,7 +70,11 @@ def moving(
             flavor=migration.target_flavor,
             host=None,
             placement=None,
-            request_spec={**instance.request_spec, "host": migration.requested_host},
+            request_spec={
+                **instance.request_spec,
+                "host": migration.requested_host,
+                SOURCE: migration.source,
+            },
         )
     return asking
 

@@ -24,6 +24,10 @@ AGGREGATE_SPEC: Final = "aggregate_instance_extra_specs:"
 """Prefix of the extra specs that ask for a host in an aggregate with that metadata."""
 
 
+SOURCE: Final = "source_host"
+"""Where the request spec of an instance that moves says where it is."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """What all instances of one flavor and image ask, and the two themselves.
@@ -53,9 +57,9 @@ class Hints:
 class Demand:
     """What an instance asks of its host.
 
-    `host` and `zone` are the only ones allowed where named; `preferred` hosts come first,
-    in their order; `ignored` were tried and refused. `beside` and `apart` are hosts. One that is
-    `forced` has no rule about hosts left but what is physical.
+    `host` and `zone` are the only ones allowed where named; `source` is where it moves from;
+    `preferred` hosts come first, in their order; `ignored` were tried and refused. `beside` and
+    `apart` are hosts. One that is `forced` has no rule about hosts left but what is physical.
     """
 
     instance_id: str
@@ -63,6 +67,7 @@ class Demand:
     project_id: str = ""
     zone: str | None = None
     host: str | None = None
+    source: str | None = None
     preferred: tuple[str, ...] = ()
     ignored: frozenset[str] = frozenset()
     beside: frozenset[str] | None = None
@@ -95,6 +100,7 @@ def demand_of(instance: Instance, around: Surroundings) -> Demand:
         project_id=instance.project_id,
         zone=spec.get("availability_zone"),
         host=spec.get("host"),
+        source=spec.get(SOURCE),
         preferred=around.preferred,
         ignored=around.ignored,
         beside=beside or None,

@@ -64,6 +64,15 @@ def in_zone(demand: Demand, fleet: Fleet) -> Iterator[Check]:
         yield Check("other_zone", lacks, fleet.zone(demand.zone))
 
 
+def in_cell(demand: Demand, fleet: Fleet) -> Iterator[Check]:
+    """In the deployment cell that it moves from: its records and messages are there."""
+    source = fleet.get(demand.source or "")
+    if source is not None:
+        lacks = ("is in another deployment cell", "are in another deployment cell")
+        column = fleet.column(capability_column("cell", frozenset({source.cell_id})))
+        yield Check("other_cell", lacks, column == 1)
+
+
 def in_aggregates(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     """In an aggregate with each metadata value that the flavor asks for.
 
@@ -199,6 +208,7 @@ def has_amounts(demand: Demand, fleet: Fleet) -> Iterator[Check]:
 DEFAULT_FILTERS: tuple[Filter, ...] = (
     named,
     in_service,
+    in_cell,
     in_zone,
     in_aggregates,
     not_isolated,

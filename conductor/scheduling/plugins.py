@@ -26,6 +26,7 @@ _WEIGHERS: Final[Mapping[str, Weigher]] = {
         *(weigher for weigher, _ in (*weighers.SPREAD, *weighers.PACK)),
         weighers.less_busy,
         weighers.few_instances,
+        weighers.own_host,
     )
 }
 

@@ -137,6 +137,12 @@ def less_busy(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     return np.asarray(1.0 - busy / max(1, int(fleet.busy.max(initial=0))))
 
 
+def own_host(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
+    """The host that an instance is on already, where it may be resized in place."""
+    row = fleet.rows.get(demand.source or "")
+    return 0.0 if row is None else np.asarray(rows == row, np.float64)
+
+
 def few_instances(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     """A host with few instances, as a share of the most that any has."""
     column = fleet.column(instances)

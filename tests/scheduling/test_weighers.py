@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from conductor.cli.embedded import scheduling_settings
 from conductor.scheduling import plugins
 from conductor.scheduling.checks import Check
+from conductor.scheduling.choice import Selection, choose
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.filters import DEFAULT_FILTERS, PHYSICAL, in_zone
+from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Fleet, Numbers
 from conductor.scheduling.habits import FORGIVEN_S, Habits
 from conductor.scheduling.plugins import filters_named, weighers_named
@@ -20,6 +23,7 @@ from conductor.scheduling.settings import SchedulingSettings
 from conductor.scheduling.weighers import SPREAD, few_instances, less_busy, room_left
 from conductor.settings import read_settings
 from models.errors import Rejected
+from tests.scheduling.test_whatif import demand
 from tests.scheduling.world import World, chosen, flavor, host, refusal
 
 
@@ -137,6 +141,21 @@ def test_the_environment_names_filters_weighers_and_multipliers() -> None:
 def test_malformed_lists_are_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(Rejected, match=f"CONDUCTOR_{name} is"):
         settings_of({f"CONDUCTOR_{name}": value})
+
+
+def test_a_move_stays_in_its_cell_and_can_be_made_to_prefer_its_own_host() -> None:
+    hosts = [host("a", shared=8), replace(host("b", shared=16), cell_id="cell2"), host("c")]
+    fleet = Fleet(hosts, up=["a", "b", "c"])
+    weighers = weighers_named({"own_host": 10.0}, SPREAD)
+    wanted = demand(flavor(vcpus=1), source="c")
+    for settings, first in (
+        (SchedulingSettings(), "a"),
+        (SchedulingSettings(weighers=weighers), "c"),
+    ):
+        found = choose(wanted, fleet, settings, Fits())
+        assert isinstance(found, Selection)
+        assert found.host.name == first
+        assert [removal.code for removal in found.removals] == ["other_cell"]
 
 
 def hosts_drawn(seed: int | None, subset: int | None) -> list[str]:
