@@ -133,7 +133,7 @@ class SqlStore(Store):
     @contextmanager
     def begin(self) -> Iterator[UnitOfWork]:
         with self._turns.take(), translated(), self._to_write() as connection:
-            with self._transaction(connection, engines.BEGIN_TO_WRITE) as session:
+            with self._transaction(connection, writes=True) as session:
                 yield _UnitOfWork(session, self._tables, self._clock())
             self._tables.hardware.stored |= session.written_hardware
 
@@ -142,8 +142,8 @@ class SqlStore(Store):
     def read(self) -> Iterator[UnitOfWork]:
         with (
             translated(),
-            closing(self._readers.raw_connection()) as connection,
-            self._transaction(connection, engines.BEGIN_TO_READ) as session,
+            closing(_begun(self._readers, engines.BEGIN_TO_READ)) as connection,
+            self._transaction(connection, writes=False) as session,
         ):
             yield _UnitOfWork(session, self._tables, self._clock())
 
@@ -160,21 +160,20 @@ class SqlStore(Store):
     @contextmanager
     def _to_write(self) -> Iterator[PoolProxiedConnection]:
         if not self._embedded:
-            with closing(self._writers.raw_connection()) as connection:
+            with closing(_begun(self._writers, engines.BEGIN_TO_WRITE)) as connection:
                 yield connection
             return
         # One connection for all: taking it from a pool each time costs as much as a commit.
         if self._kept is None or not self._kept.is_valid:
             self._kept = self._writers.raw_connection()
+        self._kept.cursor().execute(engines.BEGIN_TO_WRITE[self._statements.dialect])
         yield self._kept
 
     @contextmanager
-    def _transaction(
-        self, connection: PoolProxiedConnection, begin: Mapping[str, str]
-    ) -> Iterator[Session]:
+    def _transaction(self, connection: PoolProxiedConnection, *, writes: bool) -> Iterator[Session]:
+        """Commit or roll back what has begun on the connection."""
         cursor = connection.cursor()
-        cursor.execute(begin[self._statements.dialect])
-        session = Session(cursor, self._statements, writes=begin is engines.BEGIN_TO_WRITE)
+        session = Session(cursor, self._statements, writes=writes)
         try:
             yield session
             session.close()
@@ -183,6 +182,26 @@ class SqlStore(Store):
             session.end()
             _roll_back(connection, cursor)
             raise
+
+
+def _begun(engine: Engine, begin: Mapping[str, str]) -> PoolProxiedConnection:
+    """Return a connection in a transaction; one that the server has closed meanwhile is replaced.
+
+    To begin is to find out: asking every connection first whether it still lives would cost
+    each transaction a statement more.
+    """
+    dead = 0
+    while True:
+        connection = engine.raw_connection()
+        try:
+            connection.cursor().execute(begin[engine.dialect.name])
+        except psycopg.OperationalError:
+            connection.invalidate()
+            dead += 1
+            if dead > engines.MOST:
+                raise
+        else:
+            return connection
 
 
 def _roll_back(connection: PoolProxiedConnection, cursor: DBAPICursor) -> None:

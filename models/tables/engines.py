@@ -14,7 +14,8 @@ STATEMENT_S: Final = 30.0
 _IDLE_S: Final = 60.0
 _CONNECT_S: Final = 5
 _POOL: Final = 5
-_MOST: Final = 40
+MOST: Final = 40
+"""More connections than this one store never holds."""
 _CACHE_KIB: Final = 32 * 1024
 _STATEMENTS: Final = 512
 
@@ -43,7 +44,10 @@ def sqlite_reader(url: URL, wait_s: float = WAIT_S) -> Engine:
 
 
 def postgresql(url: URL, wait_s: float = WAIT_S) -> Engine:
-    """Return an engine that gives up on locks, statements and idle transactions in time."""
+    """Return an engine that gives up on locks, statements and idle transactions in time.
+
+    Its connections may have been closed by the server meanwhile: whoever begins finds out.
+    """
     limits = {
         "lock_timeout": wait_s,
         "statement_timeout": STATEMENT_S,
@@ -53,9 +57,8 @@ def postgresql(url: URL, wait_s: float = WAIT_S) -> Engine:
     return create_engine(
         url,
         connect_args={"options": options, "connect_timeout": _CONNECT_S},
-        pool_pre_ping=True,
         pool_size=_POOL,
-        max_overflow=_MOST - _POOL,
+        max_overflow=MOST - _POOL,
         pool_timeout=wait_s,
         # Transactions are begun by statements, which say what kind they are.
         isolation_level="AUTOCOMMIT",
@@ -75,7 +78,7 @@ def _sqlite(url: URL, pragmas: tuple[str, ...], wait_s: float) -> Engine:
             "cached_statements": _STATEMENTS,
         },
         pool_size=_POOL,
-        max_overflow=_MOST - _POOL,
+        max_overflow=MOST - _POOL,
         pool_timeout=wait_s,
         hide_parameters=True,
     )
