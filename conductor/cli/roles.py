@@ -43,7 +43,7 @@ from tasks.results import ResultShower, Shown, event_of
 from tasks.scheduler import serve_scheduler
 from tasks.worker import node_name
 
-SHOW_ENDS_EVERY_S: Final = 30.0
+SHOW_ENDS_EVERY_S: Final = 5.0
 FORGET_EVERY_S: Final = 0.2
 """Well below the second after which a letter's row is swept and sent again."""
 

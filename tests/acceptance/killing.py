@@ -27,26 +27,27 @@ class Death:
 class Killer:
     """Kills at moments of journeys, one kill an operation.
 
-    `also` names somebody who dies in the same moment. `alone` leaves nobody of the victim's role
-    to take over.
+    `committed` is whether the transactions in which they die count. `also` names somebody who
+    dies in the same moment. `alone` leaves nobody of the victim's role to take over.
     """
 
     def __init__(
-        self, fleet: Fleet, also: Callable[[], str] | None = None, *, alone: bool = False
+        self,
+        fleet: Fleet,
+        also: Callable[[], str] | None = None,
+        *,
+        committed: bool = True,
+        alone: bool = False,
     ) -> None:
         self.fleet = fleet
+        self.committed = committed
         self.deaths: list[Death] = []
         self.survivors: dict[str, str] = {}
         self._also = also
         self._alone = alone
 
-    def at(
-        self, id_: str, moment: Moment, ask: Callable[[], object], *, committed: bool
-    ) -> OperationRecord:
-        """Kill whoever brings operation `id_` to `moment`, once asked; return how it ended.
-
-        `committed` is whether the transaction in which it died counts.
-        """
+    def at(self, id_: str, moment: Moment, ask: Callable[[], object]) -> OperationRecord:
+        """Kill whoever brings operation `id_` to `moment`, once asked; return how it ended."""
         stops = self.fleet.stops
         # Whole again, so that what is measured is the recovery and not the start of a process.
         self.fleet.start()
@@ -57,7 +58,7 @@ class Killer:
         for name in dying:
             self.fleet.members[name].kill()
         died_at = time.monotonic()
-        if committed:
+        if self.committed:
             stops.go_on(number, hit)
         else:
             stops.break_off(number, hit)
@@ -65,7 +66,8 @@ class Killer:
             self.fleet.members[name].start()
         check_at_any_time(self.fleet)
         record = self.fleet.ended(id_)
-        when = "after" if committed else "before"
+        self.survivors[id_] = f"an operation that met a death at {moment}"
+        when = "after" if self.committed else "before"
         self.note(f"{when} the commit of {moment}", hit.writer, died_at)
         return record
 
@@ -79,6 +81,11 @@ class Killer:
     def note(self, moment: str, member: str, died_at: float) -> None:
         """Remember a death from which everything has recovered just now."""
         self.deaths.append(Death(moment, member, time.monotonic() - died_at))
+
+    @property
+    def worst_s(self) -> float:
+        """The slowest recovery."""
+        return max(death.recovery_s for death in self.deaths)
 
     def report(self) -> str:
         """Return the figures in words, the slowest recoveries first."""

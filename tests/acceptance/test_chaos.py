@@ -14,6 +14,7 @@ from tests.acceptance.fleet import Fleet
 from tests.acceptance.killing import Killer
 from tests.acceptance.load import Load
 from tests.acceptance.test_kills import check_done_once, check_shown, live, live_with, traps_of
+from tests.acceptance.traps import Acknowledged
 from tests.environment import variables
 from tests.operations.audit import check_at_any_time, check_at_rest
 
@@ -27,10 +28,10 @@ FAILING = ("latency_s=0.05", "latency_max_s=0.5", "lost=0.1", "spawn.refused=0.1
 def test_conductors_and_schedulers_die_at_every_commit(
     fleet: Fleet, journeys: Journeys, committed: bool, round_: int
 ) -> None:
-    killer = Killer(fleet)
+    killer = Killer(fleet, committed=committed)
     for moments in zip_longest(*journeys.values()):
         kills = dict(zip(journeys, moments, strict=True))
-        check_done_once(fleet, live(fleet, killer, kills, committed=committed))
+        check_done_once(fleet, live(fleet, killer, kills))
     check_shown(fleet, killer)
     print(f"\nround {round_}: {killer.report()}")
 
@@ -40,10 +41,10 @@ def test_the_only_conductor_dies_at_every_commit(
     fleet: Fleet, journeys: Journeys, committed: bool
 ) -> None:
     """Nobody takes over: what was being done is found again by the next life."""
-    killer = Killer(fleet, alone=True)
+    killer = Killer(fleet, committed=committed, alone=True)
     for moments in zip_longest(*journeys.values()):
         kills = dict(zip(journeys, moments, strict=True))
-        check_done_once(fleet, live(fleet, killer, kills, committed=committed))
+        check_done_once(fleet, live(fleet, killer, kills))
     check_shown(fleet, killer)
     print(f"\nalone: {killer.report()}")
 
@@ -55,7 +56,8 @@ def test_somebody_else_dies_with_whoever_dies_at_every_commit(
     killer = Killer(fleet, also=lambda: chance.choice(list(fleet.members)))
     for moments in zip_longest(*journeys.values()):
         kills = dict(zip(journeys, moments, strict=True))
-        check_done_once(fleet, live(fleet, killer, kills, committed=chance.random() < 0.5))
+        killer.committed = not killer.committed
+        check_done_once(fleet, live(fleet, killer, kills))
     check_shown(fleet, killer)
     print(f"\npairs: {killer.report()}")
 
@@ -65,7 +67,7 @@ def test_a_compute_worker_dies_twice_at_every_place(
     fleet: Fleet, journeys: Journeys, round_: int
 ) -> None:
     killer = Killer(fleet)
-    for trap in traps_of(fleet, journeys):
+    for trap in [*traps_of(fleet, journeys), Acknowledged(fleet, "delta")]:
         check_done_once(fleet, live_with(trap, killer))
     print(f"\nround {round_}: {killer.report()}")
 

@@ -116,3 +116,24 @@ def test_a_host_that_dies_with_a_spawn_in_hand_is_left_for_its_alternate(fleet: 
     fleet.members[f"compute-{first}"].start()
     fleet.settle()  # it finds both the old spawn and the destroy behind it
     assert fleet.guests()[instance.id] == other
+
+
+def test_a_host_that_only_seemed_dead_gives_up_what_was_built_elsewhere(fleet: Fleet) -> None:
+    zone = zone_of(fleet, "epsilon", "alpha")
+    for host in ("epsilon", "alpha"):
+        fleet.restart(f"compute-{host}", "--habit", "spawn.latency_s=1")
+    build = fleet.sender.build(availability_zone=zone)
+    first, other = asked_first(fleet, build, "epsilon", "alpha")
+    instance_id = instance_of(build)
+    fleet.until(
+        lambda: fleet.journaled(first, "accepted", instance_id, "spawn"), "it to be at work"
+    )
+    fleet.members[f"compute-{first}"].freeze()
+    fleet.stops.let_be_silent(first)
+    assert fleet.ended(build).state is OperationState.SUCCEEDED
+    assert fleet.instance(instance_id).host == other
+    fleet.members[f"compute-{first}"].thaw()
+    fleet.settle()  # the spawn goes on where it was, and is undone
+    assert fleet.guests()[instance_id] == other
+    made, removed = (fleet.effects(instance_id, verb) for verb in ("spawn", "destroy"))
+    assert made - removed == 1

@@ -156,3 +156,22 @@ class Answered(Trap):
         assert self._hit is not None
         self.worker.kill()
         self.fleet.stops.go_on(self._number, self._hit)
+
+
+class Acknowledged(Finished):
+    """The broker has the acknowledgement, and not the answer: it will not deliver it again."""
+
+    place = "acknowledged, not reported"
+
+    @property
+    def habits(self) -> tuple[str, ...]:
+        return ("--habit", "latency_s=1")
+
+    def arm(self, operation_id: str) -> None:
+        """Wait until it is at work."""
+
+    def wait(self, instance_id: str, verb: str) -> None:
+        self.wait_journaled("accepted", instance_id, verb)
+        time.sleep(0.3)  # what is journaled is acknowledged at once
+        self.fleet.wires[self.host].hold()
+        super().wait(instance_id, verb)
