@@ -69,7 +69,7 @@ def claim_on(uow: UnitOfWork, host: Host, holdings: Iterable[Holding]) -> Host |
     """
     held = tuple(holdings)
     after = charged(host, held, uow.now)
-    if not uow.hosts.save_if(after, host.version):
+    if not uow.hosts.save_if(after, host.version, host):
         return None
     uow.allocations.add_many(
         [

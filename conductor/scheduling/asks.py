@@ -39,12 +39,23 @@ def decided(uow: UnitOfWork, message: SelectHosts) -> list[Decision]:
     return sorted(uow.decisions.where(id=list(order)), key=lambda each: order[each.id])
 
 
+def operations_of(
+    uow: UnitOfWork, message: SelectHosts, known: OperationRecord | None = None
+) -> dict[str, OperationRecord]:
+    """Return the operation that asks, and those of its wants, by id; `known` is not read again."""
+    ids = {message.token.operation_id, *(want.operation_id for want in message.wants)}
+    found = {} if known is None else {known.id: known}
+    left = sorted(ids - found.keys())
+    return {**found, **{each.id: each for each in (uow.operations.where(id=left) if left else ())}}
+
+
 def still_wanted(
-    uow: UnitOfWork, message: SelectHosts, instances: Mapping[str, Instance]
+    message: SelectHosts,
+    instances: Mapping[str, Instance],
+    operations: Mapping[str, OperationRecord],
 ) -> tuple[Want, ...]:
     """Return the wants whose instance lives and whose own operation has not ended meanwhile."""
-    ids = {want.operation_id for want in message.wants}
-    running = {each.id for each in uow.operations.where(id=sorted(ids)) if not each.state.ended}
+    running = {each.id for each in operations.values() if not each.state.ended}
     return tuple(
         want
         for want in message.wants

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from conductor.scheduling.asks import (
     decision_id,
     is_current,
     moving,
+    operations_of,
     still_wanted,
 )
 from conductor.scheduling.choice import NoHost, Selection, choose
@@ -26,7 +27,7 @@ from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.scheduling.view import FleetView
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Decision, Host, Instance
+from conductor.store.records import Decision, Host, Instance, OperationRecord
 from models.errors import Broken, ConductorError, Conflict, Rejected
 from models.lifecycle import OperationState
 from models.messages.letters import (
@@ -113,12 +114,13 @@ class Scheduler:
 
     def _answer(self, message: SelectHosts, *, again: bool) -> list[Letter]:
         with self._deciding, self._store.read() as uow:
-            if not is_current(uow.operations.get(message.token.operation_id), message):
+            operations = operations_of(uow, message)
+            if not is_current(operations.get(message.token.operation_id), message):
                 return []
             fresh = self._view.refresh(uow)
             if again and not fresh:
                 self._view.look_again(uow)
-            plan = self._plan(uow, message)
+            plan = self._plan(uow, message, operations)
             # Asked only where it shows: a second claim would meet the first one's decisions.
             if (again or plan.refusal) and (before := decided(uow, message)):
                 return [_reply_letter(message, before)]
@@ -126,7 +128,8 @@ class Scheduler:
                 # A "no" is given only from what the store says now.
                 seen = self._view.revision
                 self._view.look_again(uow)
-                plan = self._plan(uow, message) if self._view.revision != seen else plan
+                if self._view.revision != seen:
+                    plan = self._plan(uow, message, operations)
             fleet = self._view.fleet
         with self._store.begin() as uow:
             hosts = self._settle(uow, message, plan, fleet)
@@ -137,11 +140,13 @@ class Scheduler:
                 self._view.fleet.habits.note_placed(chosen.demand, chosen.host.name)
         return letters
 
-    def _plan(self, uow: UnitOfWork, message: SelectHosts) -> Plan:
+    def _plan(
+        self, uow: UnitOfWork, message: SelectHosts, operations: Mapping[str, OperationRecord]
+    ) -> Plan:
         ids = [want.instance_id for want in message.wants]
         found = {each.id: each for each in uow.instances.where(id=ids)}
         instances = moving(uow, message, found)
-        wanted = still_wanted(uow, message, instances)
+        wanted = still_wanted(message, instances, operations)
         demands = Demands(uow, message)
         selections: list[Selection] = []
         with self._view.fleet.rehearsal():
@@ -179,7 +184,8 @@ class Scheduler:
         operation = uow.operations.lock(message.token.operation_id)
         if operation is None or not is_current(operation, message):
             return ()
-        if still_wanted(uow, message, instances) != plan.wanted:
+        operations = operations_of(uow, message, operation)
+        if still_wanted(message, instances, operations) != plan.wanted:
             raise Conflict("ask_moved", "some of the instances were taken back meanwhile")
         if plan.refusal is not None:
             decisions, hosts = [_refused(message, plan.refusal, uow.now)], {}

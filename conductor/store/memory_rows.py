@@ -243,7 +243,7 @@ class MemoryHosts(MemoryRows[Host], Hosts):
     """Hosts and their versions."""
 
     @override
-    def save_if(self, value: Host, version: int) -> bool:
+    def save_if(self, value: Host, version: int, before: Host | None = None) -> bool:
         self._view.check_writes()
         now = self.get(value.name)
         if now is None or now.version != version:

@@ -129,8 +129,11 @@ class Changes:
 class Hosts(Rows[Host], Protocol):
     """Hosts, and the optimistic claim."""
 
-    def save_if(self, value: Host, version: int) -> bool:
-        """Replace the host only if it is still at `version`; say whether it was."""
+    def save_if(self, value: Host, version: int, before: Host | None = None) -> bool:
+        """Replace the host only if it is still at `version`; say whether it was.
+
+        With `before`, the host as it is at that version, only what differs need be written.
+        """
 
     def versions(self) -> Mapping[str, int]:
         """Return name to version of all hosts: what a cache compares itself with."""

@@ -74,12 +74,12 @@ class SqlHosts(SqlRows[Host], Hosts):
         self._hardware = hardware
 
     @override
-    def save_if(self, value: Host, version: int) -> bool:
+    def save_if(self, value: Host, version: int, before: Host | None = None) -> bool:
         self._session.check_writes()
         held: Host | None = self._session.held.get((self._shape.name, (value.name,)))
         if held is not None:
             return held.version == version and self._update(value)
-        names = self._table.values
+        names = self._table.values if before is None else self._table.changed(value, before)
         params = {**self._encoded(value, names), "k_name": value.name, "w_version": version}
         guarded = self._table.update(names, guarded_by="version")
         if not self._session.run(guarded, params).rowcount:

@@ -246,8 +246,9 @@ def test_a_host_is_saved_only_at_the_version_it_was_read(opener: Opener) -> None
     used = records.a_host(version=2, used={"VCPU": 4})
     with store.begin() as uow:
         assert not uow.hosts.save_if(used, 7)
-        assert uow.hosts.save_if(used, 1)
-        assert not uow.hosts.save_if(replace(used, version=3), 1)
+        assert uow.hosts.save_if(used, 1, records.a_host())
+        assert uow.hosts.get(used.name) == used
+        assert not uow.hosts.save_if(replace(used, version=3), 1, used)
         assert uow.hosts.get("h-1") == used
         assert not uow.hosts.save_if(records.a_host("unknown"), 1)
     with opener().begin() as uow:
