@@ -7,13 +7,8 @@ seventh of the rate of empty tasks.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,8 +22,9 @@ from models.tables.upgrade import upgrade
 from tasks.app import make_app
 from tasks.routing import declare_topology
 from tests.benchmarks.broker import empty_task_rate
+from tests.benchmarks.processes import running
 from tests.benchmarks.report import Figure, report
-from tests.operations.world import CONTEXT, small_host
+from tests.operations.world import CONTEXT
 
 HOSTS = 10
 BUILDS = 400
@@ -51,7 +47,7 @@ def test_builds_a_second_over_services(
         "CONDUCTOR_RESULT_URL": redis_url,
         "CONDUCTOR_STATE_DIR": str(tmp_path),
     }
-    with _system(environ, tmp_path):
+    with running(environ, tmp_path, HOSTS):
         _wait(lambda: _hosts(store) == HOSTS)
         _build(broker_url, store, 50)
         rate = BUILDS / _build(broker_url, store, BUILDS)
@@ -71,39 +67,6 @@ def test_builds_a_second_over_services(
                 ">= 0.25",
             ),
         ],
-    )
-
-
-@contextmanager
-def _system(environ: dict[str, str], directory: Path) -> Iterator[None]:
-    topology = directory / "host.json"
-    topology.write_text(json.dumps(small_host(cells=2, cpus=32, memory_mib=65_536)))
-    roles = [["conductor"], ["scheduler"]]
-    for number in range(HOSTS):
-        state = directory / f"host-{number}"
-        where = ["--topology", str(topology), "--state-dir", str(state)]
-        roles.append(["compute", "--host", f"host-{number}", *where])
-    processes = [_serve(role, environ, directory) for role in roles]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        yield
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(timeout=60)
-
-
-def _serve(role: list[str], environ: dict[str, str], directory: Path) -> subprocess.Popen[str]:
-    errors = (directory / f"{'-'.join(role[:3])}.log").open("w")
-    return subprocess.Popen(
-        [sys.executable, "-m", "conductor", "serve", *role],
-        env={**os.environ, **environ},
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
     )
 
 
