@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from conductor.operations.waits import ON_HOST
+from conductor.placement.providers import provider_id_of
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host, Instance, Inventory
@@ -138,7 +139,7 @@ def force_down(uow: UnitOfWork, name: str, reason: str | None) -> Host:
 def remove(uow: UnitOfWork, name: str) -> None:
     """Forget a host that holds nothing; raise `Rejected` naming its instances otherwise."""
     must_lock(uow, name)
-    held = uow.allocations.where(host=name)
+    held = uow.allocations.where(provider=name)
     if held:
         ids = ", ".join(a.consumer_id for a in held[:5])
         message = f"host is {name}: it still holds {len(held)} instances ({ids})"
@@ -167,6 +168,7 @@ def _new_host(
         boot_id=hello.boot_id,
         created_at=uow.now,
         updated_at=uow.now,
+        provider_id=provider_id_of(hello.host),
     )
 
 
@@ -179,7 +181,12 @@ def _returned(
 ) -> Host:
     """Return a known host after a restart: with its use, and with doubt if it has changed."""
     seen = replace(
-        known, boot_id=hello.boot_id, forced_down=False, updated_at=now, version=known.version + 1
+        known,
+        boot_id=hello.boot_id,
+        forced_down=False,
+        updated_at=now,
+        version=known.version + 1,
+        provider_id=provider_id_of(known.name),
     )
     if same_hardware(known.topology, topology) and inventory == known.inventory:
         healed = None if (known.degraded or "").startswith(CHANGED_HARDWARE) else known.degraded

@@ -44,10 +44,12 @@ def violations(uow: UnitOfWork) -> Iterator[str]:
     live = [each for each in uow.instances.where() if each.state is not InstanceState.DELETED]
     moves = [each for each in uow.migrations.where() if each.unfinished]
     allocations = uow.allocations.where()
-    claimed = list(_claimed(live, moves, {(each.consumer_id, each.host) for each in allocations}))
+    claimed = list(
+        _claimed(live, moves, {(each.consumer_id, each.provider) for each in allocations})
+    )
     yield from _consumers(live, claimed, allocations)
     for host in uow.hosts.where():
-        held = [each for each in allocations if each.host == host.name]
+        held = [each for each in allocations if each.provider == host.name]
         yield from _amounts(host, held)
         yield from _cells(host, [each for each in claimed if each.host == host.name])
         if host.instances != len(held):
@@ -77,14 +79,14 @@ def _consumers(
 ) -> Iterator[str]:
     """I1: allocations are exactly what live instances and unfinished moves say they hold."""
     said = {(each.consumer, each.host) for each in claimed}
-    found = {(each.consumer_id, each.host) for each in allocations}
+    found = {(each.consumer_id, each.provider) for each in allocations}
     for consumer, host in sorted(found - said):
         yield f"I1: {host} is allocated to {consumer}, which is gone or elsewhere"
     for consumer, host in sorted(said - found):
         yield f"I1: {consumer} says it is on {host} and is allocated nothing there"
     for allocation in allocations:
         if not allocation.amounts:
-            yield f"I1: {allocation.consumer_id} is allocated nothing on {allocation.host}"
+            yield f"I1: {allocation.consumer_id} is allocated nothing on {allocation.provider}"
     for instance in live:
         if instance.placement is not None and instance.host is None:
             yield f"I1: {instance.id} has a placement and no host"

@@ -103,13 +103,13 @@ class FleetSight:
         guests: dict[str, list[Guest]] = defaultdict(list)
         for some in chunks(names):
             held = {
-                (each.consumer_id, each.host): each
-                for each in self._uow.allocations.where(host=some, consumer_kind="instance")
+                (each.consumer_id, each.provider): each
+                for each in self._uow.allocations.where(provider=some, consumer_kind="instance")
             }
             for instance in self._uow.instances.where(host=some):
                 allocation = held.get((instance.id, instance.host or ""))
                 if allocation is not None:
-                    guests[allocation.host].append(self._guest(instance, allocation))
+                    guests[allocation.provider].append(self._guest(instance, allocation))
         return guests
 
     def movable_on(self, host: str) -> Sequence[Guest]:
@@ -137,7 +137,7 @@ class FleetSight:
         return Demands(self._uow, asking).of(replace(instance, host=None, placement=None))
 
     def _give_back(self, held: Allocation, instance: Instance) -> None:
-        host = self.fleet.get(held.host)
+        host = self.fleet.get(held.provider)
         if host is None:
             return
         placement = next(iter(self._placements(held, instance)), None)
@@ -147,11 +147,11 @@ class FleetSight:
     def _placements(self, held: Allocation, instance: Instance) -> Iterator[Any]:
         """Yield the placement that goes with an allocation: of a move's end, or the instance's."""
         for move in self._uow.migrations.where(instance_id=instance.id, state=tuple(UNFINISHED)):
-            if held.consumer_id == move.id and move.source == held.host:
+            if held.consumer_id == move.id and move.source == held.provider:
                 yield move.source_placement
-            elif held.consumer_id == instance.id and move.target == held.host:
+            elif held.consumer_id == instance.id and move.target == held.provider:
                 yield move.target_placement
-        if instance.host == held.host:
+        if instance.host == held.provider:
             yield instance.placement
 
 

@@ -62,8 +62,8 @@ def sights_of(uow: UnitOfWork, hosts: Sequence[Host], down_after_s: float) -> li
     held: dict[str, list[str]] = defaultdict(list)
     for some in chunks(names):
         beats.update((beat.name, beat) for beat in uow.heartbeats.where(name=some))
-        for allocation in uow.allocations.where(host=some, consumer_kind="instance"):
-            held[allocation.host].append(allocation.consumer_id)
+        for allocation in uow.allocations.where(provider=some, consumer_kind="instance"):
+            held[allocation.provider].append(allocation.consumer_id)
     return [
         HostSight(host, beats.get(host.name), held[host.name], uow.now, down_after_s)
         for host in hosts

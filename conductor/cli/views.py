@@ -137,7 +137,7 @@ def migration_view(uow: UnitOfWork, move: Migration) -> Json:
     """Return `migrations show`: both ends, what each holds now, and the story (CONTRACT §6)."""
     told = sorted(uow.events.where(operation_id=move.operation_id), key=lambda event: event.at)
     held = {
-        each.host: dict(each.amounts)
+        each.provider: dict(each.amounts)
         for consumer in (move.id, move.instance_id)
         for each in uow.allocations.where(consumer_id=consumer)
     }

@@ -87,7 +87,7 @@ def release_claim(uow: UnitOfWork, instance: Instance) -> Instance:
     instance. Harmless where nothing, or only a part, is held.
     """
     for allocation in uow.allocations.where(consumer_id=instance.id):
-        placement = instance.placement if instance.host == allocation.host else None
+        placement = instance.placement if instance.host == allocation.provider else None
         give_back(uow, allocation, placement)
     return replace(instance, host=None, placement=None, availability_zone=None)
 
@@ -95,9 +95,9 @@ def release_claim(uow: UnitOfWork, instance: Instance) -> Instance:
 def give_back(uow: UnitOfWork, held: Allocation, placement: Placement | None) -> None:
     """Take one allocation and its placement off their host; harmless where it is gone already."""
     # Dropped first: of two releases at once, the second finds nothing to drop and stops here.
-    if not uow.allocations.drop(held.consumer_id, held.host):
+    if not uow.allocations.drop(held.consumer_id, held.provider):
         return
-    host = uow.hosts.lock(held.host)
+    host = uow.hosts.lock(held.provider)
     if host is None:
         return
     holding = Holding(held.consumer_id, held.project_id, placement, held.amounts)

@@ -47,7 +47,9 @@ class _Tables:
             moments={"deleted": lambda each: each.deleted_at},
         )
         self.hosts = Table(shapes.HOSTS)
-        self.allocations = Table(shapes.ALLOCATIONS, hashed=("consumer_id", "host"))
+        self.allocations = Table(
+            shapes.ALLOCATIONS, hashed=("consumer_id", "provider", "project_id")
+        )
         self.migrations = Table(
             shapes.MIGRATIONS, hashed=("instance_id", "source", "target", "state")
         )

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from models.hardware.flavor import Flavor
+from models.hardware.frozen import FrozenMap
 from models.hardware.guest import Placement
 from models.hardware.image import Image
 from models.hardware.topology import HostTopology
@@ -152,11 +153,18 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """How much of one resource class a host has: capacity is (total - reserved) * ratio."""
+    """How much of one resource class a provider has: capacity is (total - reserved) * ratio.
+
+    One claim takes from `min_unit` to `max_unit` (absent: as much as there is), in whole steps
+    of `step_size`.
+    """
 
     total: int
     reserved: int = 0
     ratio: float = 1.0
+    min_unit: int = 1
+    max_unit: int | None = None
+    step_size: int = 1
 
     @property
     def capacity(self) -> int:
@@ -178,12 +186,42 @@ def _times(amount: int, ratio: float) -> int:
     return max(0, int(amount * Fraction(repr(ratio))))
 
 
+def nothing() -> Mapping[str, Any]:
+    """Return the mapping that has nothing in it."""
+    return _NOTHING
+
+
+_NOTHING: Final[Mapping[str, Any]] = FrozenMap({})
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One resource provider: its place in a tree, what it has and what is in use of it.
+
+    `id` is a UUID, `name` is unique among all providers; `root_id` is its own where it has no
+    parent. `generation` grows with every change of inventories, traits, aggregates and use.
+    Hosts are the roots of their trees and have their own rows (`Host`); these are of all others.
+    """
+
+    id: str
+    name: str
+    parent_id: str | None = None
+    root_id: str = ""
+    generation: int = 0
+    inventories: Mapping[str, Inventory] = field(default_factory=nothing)
+    used: Mapping[str, int] = field(default_factory=nothing)
+    traits: frozenset[str] = frozenset()
+    aggregates: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """One compute host: hardware with its NUMA use, inventories and what is claimed of them.
 
     `version` grows with every change of use; a claim is valid only under the version it read.
     Whether it is up is not here: heartbeats are rows of their own, so that they touch no claim.
+    A host is the root of a tree of resource providers, `version` its generation there; it is
+    known by `provider_id` (UUID) and in `aggregates` (UUIDs) of providers.
     """
 
     name: str
@@ -202,17 +240,23 @@ class Host:
     instances: int = 0
     created_at: float = 0.0
     updated_at: float = 0.0
+    provider_id: str = ""
+    aggregates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one consumer (`instance`, later `migration`) holds of one host, by resource class."""
+    """What one consumer (`instance`, `migration`) holds of one provider, by resource class.
+
+    `provider` is the provider's name: a host's own name where it is the root of a host.
+    """
 
     consumer_id: str
-    host: str
+    provider: str
     amounts: Mapping[str, int]
     consumer_kind: str = "instance"
     project_id: str = ""
+    user_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

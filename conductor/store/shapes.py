@@ -189,6 +189,7 @@ HOSTS: Final = Shape(
         "inventory": codecs.INVENTORY,
         "used": codecs.JSON,
         "traits": codecs.JSON_TUPLE,
+        "aggregates": codecs.JSON_TUPLE,
         "disabled_reason": codecs.FREE_TEXT,
         "degraded": codecs.FREE_TEXT,
     },
@@ -211,7 +212,7 @@ MIGRATIONS: Final = Shape(
 )
 
 ALLOCATIONS: Final = Shape(
-    "allocations", Allocation, key=("consumer_id", "host"), codecs={"amounts": codecs.JSON}
+    "allocations", Allocation, key=("consumer_id", "provider"), codecs={"amounts": codecs.JSON}
 )
 
 HEARTBEATS: Final = Shape("heartbeats", Heartbeat, key=("name",), sorted_by="seen_at")

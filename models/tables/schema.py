@@ -182,7 +182,10 @@ HOSTS: Final = Table(
     _time("updated_at"),
     # The transaction that wrote the row last; PostgreSQL's trigger keeps it, SQLite leaves it.
     Column("changed", BigInteger(), nullable=False, server_default="0"),
+    _text("provider_id"),
+    _json("aggregates"),
     Index(None, "changed"),
+    Index(None, "provider_id"),
 )
 
 MIGRATIONS: Final = Table(
@@ -218,11 +221,33 @@ ALLOCATIONS: Final = Table(
     "allocations",
     METADATA,
     _key("consumer_id"),
-    _key("host"),
+    _key("provider"),
     _json("amounts"),
     _text("consumer_kind"),
     _text("project_id"),
-    Index(None, "host"),
+    _text("user_id"),
+    Index(None, "provider"),
+    Index(None, "project_id"),
+)
+
+# Resource providers that are no hosts: children in the trees of hosts, and those that share.
+PROVIDERS: Final = Table(
+    "providers",
+    METADATA,
+    _key(),
+    Column("name", _TEXT, nullable=False, unique=True),
+    _text("parent_id", absent=True),
+    _text("root_id"),
+    _count("generation"),
+    _json("inventories"),
+    _json("used"),
+    _json("traits"),
+    _json("aggregates"),
+    # As of `hosts`.
+    Column("changed", BigInteger(), nullable=False, server_default="0"),
+    Index(None, "parent_id"),
+    Index(None, "root_id"),
+    Index(None, "changed"),
 )
 
 HEARTBEATS: Final = Table(

@@ -16,6 +16,7 @@ from conductor.cli.sending import carrier_of
 from conductor.cli.tables import key, table_of
 from conductor.cli.views import Json
 from conductor.outbox import Outbox
+from conductor.placement.providers import provider_id_of
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
@@ -86,6 +87,7 @@ def _register(settings: Settings, found: Sequence[ImportedHost], uow: UnitOfWork
                 traits=host.traits,
                 created_at=uow.now,
                 updated_at=uow.now,
+                provider_id=provider_id_of(host.name),
             )
         )
 

@@ -54,8 +54,8 @@ def _of_consumers(books: Books) -> Iterator[str]:
     """Whoever holds something lives, on that host; whoever lives holds something."""
     hosts_of = {instance.id: instance.host for instance in books.instances}
     for held in books.allocations:
-        if hosts_of.get(held.consumer_id) != held.host:
-            yield f"{held.host}: {held.consumer_id} holds an allocation and is not there"
+        if hosts_of.get(held.consumer_id) != held.provider:
+            yield f"{held.provider}: {held.consumer_id} holds an allocation and is not there"
     holders = {held.consumer_id for held in books.allocations}
     for instance in books.instances:
         if instance.state in _HOLDING and instance.id not in holders:
@@ -95,7 +95,7 @@ def _of_cell(cell: HostCell, placed: Sequence[PlacedCell]) -> Iterator[str]:
 def _of_amounts(books: Books) -> Iterator[str]:
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for held in books.allocations:
-        used[held.host].update(held.amounts)
+        used[held.provider].update(held.amounts)
     for host in books.hosts:
         noted = {name: amount for name, amount in host.used.items() if amount}
         if noted != dict(used[host.name]):

@@ -29,7 +29,7 @@ def create(store: Store) -> str:
     while True:
         try:
             with store.begin() as uow:
-                accept(NewOperation(str(uuid.uuid4()), request), uow)
+                accept(NewOperation(str(uuid.uuid4()), request, down_after_s=30.0), uow)
         except Conflict:
             continue  # busy: asked again, as a message is
         except Rejected as refused:

@@ -39,7 +39,7 @@ QUESTIONS: Mapping[str, Question] = {
     "instances.drop_deleted_before": lambda uow: uow.instances.drop_deleted_before(1.0, 5),
     "hosts.save_if": lambda uow: uow.hosts.save_if(records.a_host(), 1),
     "allocations by consumer": lambda uow: uow.allocations.where(consumer_id="c"),
-    "allocations by host": lambda uow: uow.allocations.where(host="h"),
+    "allocations by host": lambda uow: uow.allocations.where(provider="h"),
     "migrations by instance": lambda uow: uow.migrations.where(instance_id="i"),
     "migrations by source": lambda uow: uow.migrations.where(source="h"),
     "migrations by target": lambda uow: uow.migrations.where(target="h"),

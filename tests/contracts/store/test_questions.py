@@ -316,7 +316,7 @@ def test_allocations_are_found_by_consumer_and_by_host(store: Store) -> None:
     with store.begin() as uow:
         uow.allocations.add_many(rows)
         assert uow.allocations.where(consumer_id="a") == rows[:2]
-        assert uow.allocations.where(host="h1") == [rows[0], rows[2]]
+        assert uow.allocations.where(provider="h1") == [rows[0], rows[2]]
 
 
 def test_children_are_found_by_their_parent(store: Store) -> None:

@@ -29,7 +29,7 @@ class Kind(NamedTuple):
         names = {
             "hosts": ("name",),
             "heartbeats": ("name",),
-            "allocations": ("consumer_id", "host"),
+            "allocations": ("consumer_id", "provider"),
             "catalogue": ("kind", "name"),
         }.get(self.name, ("id",))
         return tuple(getattr(record, name) for name in names)

@@ -158,7 +158,7 @@ fields: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "instances": {"host": maybe, "project_id": names, "group": maybe},
     "hosts": {"enabled": st.booleans(), "version": st.integers(1, 3)},
-    "allocations": {"host": names, "consumer_id": names},
+    "allocations": {"provider": names, "consumer_id": names},
     "migrations": {"target": maybe, "source": names},
     "events": {"operation_id": names},
     "decisions": {"operation_id": names, "flawed": names},

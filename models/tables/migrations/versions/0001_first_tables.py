@@ -210,21 +210,26 @@ def _hosts() -> None:
         sa.Column("instances", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
+        sa.Column("provider_id", _TEXT, nullable=False),
+        sa.Column("aggregates", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_hosts")),
     )
+    op.create_index(op.f("ix_hosts_provider_id"), "hosts", ["provider_id"], unique=False)
 
 
 def _allocations() -> None:
     op.create_table(
         "allocations",
         sa.Column("consumer_id", _TEXT, nullable=False),
-        sa.Column("host", _TEXT, nullable=False),
+        sa.Column("provider", _TEXT, nullable=False),
         sa.Column("amounts", _JSON, nullable=False),
         sa.Column("consumer_kind", _TEXT, nullable=False),
         sa.Column("project_id", _TEXT, nullable=False),
-        sa.PrimaryKeyConstraint("consumer_id", "host", name=op.f("pk_allocations")),
+        sa.Column("user_id", _TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("consumer_id", "provider", name=op.f("pk_allocations")),
     )
-    op.create_index(op.f("ix_allocations_host"), "allocations", ["host"], unique=False)
+    for column in ("provider", "project_id"):
+        op.create_index(op.f(f"ix_allocations_{column}"), "allocations", [column], unique=False)
 
 
 def _migrations() -> None:

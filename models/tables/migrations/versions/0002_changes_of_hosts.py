@@ -9,7 +9,7 @@ revision = "0002"
 down_revision = "0001"
 
 _NOTE = """
-CREATE FUNCTION note_change_of_host() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.changed := pg_current_xact_id()::text::bigint;
     RETURN NEW;
@@ -18,7 +18,7 @@ $$
 """
 _TRIGGER = """
 CREATE TRIGGER note_change BEFORE INSERT OR UPDATE ON hosts
-FOR EACH ROW EXECUTE FUNCTION note_change_of_host()
+FOR EACH ROW EXECUTE FUNCTION note_change()
 """
 
 

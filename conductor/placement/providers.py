@@ -1,0 +1,62 @@
+"""Resource providers and what consumers hold of them, as values (frozen, JSON-free)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from conductor.store.records import Inventory, Provider, nothing
+from models.hardware.frozen import FrozenMap
+
+SHARING: Final = "MISC_SHARES_VIA_AGGREGATE"
+"""The trait of a provider that serves every tree with a member in one of its aggregates."""
+
+INSTANCE: Final = "instance"
+MIGRATION: Final = "migration"
+
+Resources = Mapping[str, int]
+"""Amounts by resource class, all greater than 0."""
+
+
+def over_committed(provider: Provider) -> Resources:
+    """Return by how much each class is used beyond what can be claimed; empty where none is."""
+    beyond = {
+        name: used - (each.capacity if (each := provider.inventories.get(name)) else 0)
+        for name, used in provider.used.items()
+    }
+    return FrozenMap({name: amount for name, amount in beyond.items() if amount > 0})
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """What one consumer holds: `{provider id: {class: amount}}`; empty where it holds nothing.
+
+    `generation` is opaque: who writes under the one it read overwrites nobody. It is None for a
+    consumer that holds nothing. `kind` is `instance`, `migration` or another lower case word.
+    """
+
+    id: str
+    allocations: Mapping[str, Resources] = field(default_factory=nothing)
+    project_id: str = ""
+    user_id: str = ""
+    kind: str = INSTANCE
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaping:
+    """What one provider has after a reshape, under the generation that was read."""
+
+    provider_id: str
+    inventories: Mapping[str, Inventory]
+    generation: int
+
+
+def provider_id_of(host: str) -> str:
+    """Return the id of the root provider of a compute host (UUID 5 of its name).
+
+    Every process can compute it, so two that greet a host at once make one provider.
+    """
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"conductor:host:{host}"))
