@@ -81,7 +81,8 @@ def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Reques
     if definition.run_accept is None:
         raise Rejected("task_unknown", f"{incoming.task} cannot be asked for", key="task")
     _lock_instance(uow, request)
-    state = definition.run_accept(NewOperation(incoming.id, request), uow)
+    new = NewOperation(incoming.id, request, engine.settings.down_after_s)
+    state = definition.run_accept(new, uow)
     record = replace(
         _record(uow, incoming, definition.version, OperationState.ACCEPTED),
         kind=definition.kind,
@@ -110,7 +111,7 @@ def _replay(
     if old is None or definition is None:
         message = f"operation_id is {request.operation_id}: no such operation"
         raise Rejected("operation_unknown", message, key="operation_id")
-    verdict = _judged(uow, definition, old, request, incoming.id)
+    verdict = _judged(engine, uow, old, request, incoming.id)
     record = replace(
         _record(uow, incoming, definition.version, OperationState.ACCEPTED),
         replay_of=old.id,
@@ -135,15 +136,15 @@ def _replay(
 
 
 def _judged(
+    engine: Engine,
     uow: UnitOfWork,
-    definition: Operation[Any],
     old: OperationRecord,
     request: ReplayOperation,
     new_id: str,
 ) -> Verdict:
     verdict = None
     with suppress(_OnlyAsked), uow.savepoint():
-        verdict = judge(uow, definition, old, new_id)
+        verdict = judge(engine, uow, old, new_id)
         if request.dry_run:
             raise _OnlyAsked
     if verdict is None:

@@ -10,7 +10,6 @@ from typing import cast
 from conductor.liveness import host_is_up
 from conductor.operations.cache_images_on_host import Cache, cache_images_on_host
 from conductor.operations.definition import AwaitChildren, NewOperation, Operation, Outcome
-from conductor.operations.moves import DOWN_AFTER_S
 from conductor.operations.requested import image_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json, OperationRecord
@@ -49,7 +48,7 @@ def create_children(new: NewOperation, uow: UnitOfWork) -> Caches:
         raise Rejected("aggregate_unknown", message, key="aggregate")
     images = tuple(dict.fromkeys(image_of(each, uow, "images").id for each in request.images))
     members = dict.fromkeys(parse(AggregateBody, entry.body).hosts)
-    up = tuple(host for host in members if host_is_up(uow, host, DOWN_AFTER_S))
+    up = tuple(host for host in members if host_is_up(uow, host, new.down_after_s))
     uow.operations.add_many([_child(new, Cache(host, images), uow.now) for host in up])
     down = tuple(host for host in members if host not in up)
     return Caches(request.aggregate, images, up, down)

@@ -97,10 +97,14 @@ class Step(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class NewOperation:
-    """What `accept` knows of the operation that is being born."""
+    """What `accept` knows of the operation that is being born, and how long hosts may be silent.
+
+    A host that has not been heard of for `down_after_s` is down, for whoever has to know.
+    """
 
     id: str
     request: Request
+    down_after_s: float
 
 
 Accept = Callable[[NewOperation, UnitOfWork], S]

@@ -27,7 +27,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """Its host must be down; a named target known and another one; force needs a target."""
     request = cast(EvacuateInstance, new.request)
     instance = moves.movable(new, uow, _STATES)
-    moves.check_source(instance, uow, alive=False)
+    moves.check_source(new, uow, instance, alive=False)
     moves.check_target(instance, request.host, uow, same=False)
     if request.force and request.host is None:
         raise Rejected("host_missing", "host is missing: force needs one to go to", key="host")

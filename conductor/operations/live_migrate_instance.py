@@ -22,7 +22,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """It must run, on a source that is up; a named target must be known and another one."""
     request = cast(LiveMigrateInstance, new.request)
     instance = moves.movable(new, uow, (InstanceState.ACTIVE,))
-    moves.check_source(instance, uow, alive=True)
+    moves.check_source(new, uow, instance, alive=True)
     moves.check_target(instance, request.host, uow, same=False)
     plan = Plan(MigrationKind.LIVE_MIGRATION, instance.flavor, request.host)
     return moves.begin(new, uow, instance, plan)

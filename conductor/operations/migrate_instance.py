@@ -20,7 +20,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """The source must be up, a named target known and another one."""
     request = cast(MigrateInstance, new.request)
     instance = moves.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
-    moves.check_source(instance, uow, alive=True)
+    moves.check_source(new, uow, instance, alive=True)
     moves.check_target(instance, request.host, uow, same=False)
     plan = Plan(MigrationKind.MIGRATION, instance.flavor, request.host)
     return moves.begin(new, uow, instance, plan)

@@ -29,7 +29,6 @@ from models.lifecycle import (
 from models.messages.letters import Want
 from models.messages.requests import InstanceRequest, Request
 
-DOWN_AFTER_S = 30.0
 _TASKS = {
     MigrationKind.MIGRATION: TaskState.MIGRATING,
     MigrationKind.RESIZE: TaskState.RESIZING,
@@ -76,9 +75,9 @@ def movable(new: NewOperation, uow: UnitOfWork, states: Iterable[InstanceState])
     return instance
 
 
-def check_source(instance: Instance, uow: UnitOfWork, *, alive: bool) -> None:
+def check_source(new: NewOperation, uow: UnitOfWork, instance: Instance, *, alive: bool) -> None:
     """Refuse a move whose source must be alive and is not, or the other way round (N09)."""
-    up = host_is_up(uow, instance.host or "", DOWN_AFTER_S)
+    up = host_is_up(uow, instance.host or "", new.down_after_s)
     if alive and not up:
         message = f"{instance.host} is down: evacuate the instance instead"
         raise Rejected("host_down", message, key="instance_id")
@@ -87,9 +86,9 @@ def check_source(instance: Instance, uow: UnitOfWork, *, alive: bool) -> None:
         raise Rejected("host_up", message, key="instance_id")
 
 
-def check_alive(host: str, uow: UnitOfWork) -> None:
+def check_alive(new: NewOperation, uow: UnitOfWork, host: str) -> None:
     """Refuse work that needs a host which is down."""
-    if not host_is_up(uow, host, DOWN_AFTER_S):
+    if not host_is_up(uow, host, new.down_after_s):
         raise Rejected("host_down", f"{host} is down", key="instance_id")
 
 
@@ -277,8 +276,22 @@ def is_elsewhere(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | Non
     moves = uow.migrations.where(instance_id=old.instance_id, operation_id=old.id)
     if instance is None or not moves or instance.state in _LOST:
         return None
-    source, host = moves[-1].source, instance.host
-    return f"it is on {host} already, not on {source}" if host not in (None, source) else None
+    source, host, wanted = moves[-1].source, instance.host, moves[-1].requested_host
+    if host in (None, source) or wanted not in (None, host):
+        return None
+    return f"it is on {host} already, not on {source}"
+
+
+def is_resized(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that the instance has the flavor of the old resize already, where it was to be."""
+    instance = uow.instances.get(old.instance_id or "")
+    moves = uow.migrations.where(instance_id=old.instance_id, operation_id=old.id)
+    if instance is None or not moves or instance.state in _LOST:
+        return None
+    flavor, wanted = moves[-1].target_flavor, moves[-1].requested_host
+    if instance.flavor != flavor or wanted not in (None, instance.host):
+        return None
+    return f"it has flavor {flavor.name} already"
 
 
 def running_or_not(migration: Migration) -> str:

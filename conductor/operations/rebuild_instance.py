@@ -15,13 +15,13 @@ from conductor.operations.instances import must_get, spawn_args
 from conductor.operations.moves import check_alive, movable
 from conductor.operations.requested import NO_IMAGE, image_fits, image_of
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json
+from conductor.store.records import Instance, Json, OperationRecord
 from models.errors import Rejected
 from models.hardware.constraints import guest_topology
 from models.hardware.image import Image
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.hardware import image_from_row, image_to_json
-from models.messages.requests import RebuildInstance
+from models.messages.requests import RebuildInstance, Request
 
 _STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.ERROR)
 
@@ -44,7 +44,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Rebuild:
     """The new image must ask for the same NUMA topology and for no trait the host lacks."""
     request = cast(RebuildInstance, new.request)
     instance = movable(new, uow, _STATES)
-    check_alive(instance.host or "", uow)
+    check_alive(new, uow, instance.host or "")
     body = image_of(request.image, uow, "image")
     image_fits(body, instance.flavor, volume_backed=False)
     image = Image(body.id, body.name or "", body.properties)
@@ -97,6 +97,18 @@ def hand_over(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
 def keep_old_image(rebuild: Rebuild, fault: Json, uow: UnitOfWork) -> None:
     """As before, with the old image and the fault."""
     _settle(rebuild, uow, fault)
+
+
+@rebuild_instance.met
+def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that it has the other image already; from the same one it can be made anew again."""
+    instance = uow.instances.get(old.instance_id or "")
+    if instance is None or instance.state is InstanceState.ERROR or not old.data:
+        return None
+    rebuild = rebuild_instance.load(old.data)
+    new_image = image_from_row(rebuild.new_image)
+    met = rebuild.old_image != rebuild.new_image and instance.image == new_image
+    return f"it has image {new_image.id} already" if met else None
 
 
 def _ask(rebuild: Rebuild, uow: UnitOfWork) -> AskHost[Rebuild]:

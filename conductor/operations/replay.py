@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from conductor.operations.definition import NewOperation, Operation
+from conductor.operations.engine import Engine
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json, OperationRecord
 from models.errors import Rejected
@@ -35,9 +36,7 @@ class Verdict:
         return {"outcome": self.outcome, "reasons": list(self.reasons), "step": self.step}
 
 
-def judge(
-    uow: UnitOfWork, definition: Operation[Any], old: OperationRecord, new_id: str
-) -> Verdict:
+def judge(engine: Engine, uow: UnitOfWork, old: OperationRecord, new_id: str) -> Verdict:
     """Say what becomes of a replay; `forward` from the start has then been accepted anew.
 
     Run it in a savepoint that is rolled back to ask without doing.
@@ -46,6 +45,7 @@ def judge(
         return Verdict("done", (f"operation {old.id} has succeeded",))
     if not old.state.ended:
         return Verdict("refused", (f"operation {old.id} still runs: it is {old.state}",))
+    definition = engine.definitions[old.kind]
     conflicts = _conflicts(uow, definition, old)
     if conflicts:
         return Verdict("refused", conflicts)
@@ -53,7 +53,8 @@ def judge(
     met = definition.is_met(request, old, uow) if definition.is_met else None
     if met:
         return Verdict("done", (met,))
-    return _way(uow, definition, old, NewOperation(new_id, request))
+    new = NewOperation(new_id, request, engine.settings.down_after_s)
+    return _way(uow, definition, old, new)
 
 
 def _way(

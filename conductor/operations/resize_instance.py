@@ -24,7 +24,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """The new flavor must differ, suit the image and not shrink the root disk."""
     request = cast(ResizeInstance, new.request)
     instance = moves.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
-    moves.check_source(instance, uow, alive=True)
+    moves.check_source(new, uow, instance, alive=True)
     moves.check_target(instance, request.host, uow, same=True)
     flavor = flavor_of(request.flavor, uow, "flavor")
     if flavor == instance.flavor:
@@ -38,3 +38,6 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     check_quota(uow, owner, growth(instance, flavor))
     plan = Plan(MigrationKind.RESIZE, flavor, request.host, same_host=True)
     return moves.begin(new, uow, instance, plan)
+
+
+resize_instance.met(moves.is_resized)

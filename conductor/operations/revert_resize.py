@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conductor.operations import moves
-from conductor.operations.awaited import awaited
+from conductor.operations.awaited import awaited, decided
 from conductor.operations.definition import NewOperation, Operation, Outcome
 from conductor.operations.instances import must_get
 from conductor.operations.moves import Move
@@ -21,7 +21,7 @@ revert_resize = Operation("revert_resize", Move)
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """Only a move that awaits confirmation can be reverted, and only to a source that lives."""
     move = awaited(new, uow, TaskState.REVERTING)
-    moves.check_alive(moves.of(move, uow).source, uow)
+    moves.check_alive(new, uow, moves.of(move, uow).source)
     return move
 
 
@@ -90,3 +90,6 @@ def stay_resized(move: Move, fault: Json, uow: UnitOfWork) -> None:
     instance = must_get(uow, move.instance_id)
     stays = replace(instance, state=InstanceState.RESIZED, task_state=None, fault=fault)
     uow.instances.save(replace(stays, updated_at=uow.now))
+
+
+revert_resize.met(decided(MigrationState.REVERTED))

@@ -10,9 +10,9 @@ from conductor.operations.instances import leave_as_it_was, must_get
 from conductor.operations.moves import check_alive, movable
 from conductor.placement.claims import release_claim
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from conductor.store.records import Json, OperationRecord
 from models.lifecycle import InstanceState, PowerState, TaskState
-from models.messages.requests import ShelveInstance
+from models.messages.requests import Request, ShelveInstance
 
 _STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.SHELVED)
 
@@ -35,7 +35,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Shelve:
     request = cast(ShelveInstance, new.request)
     states = _STATES if request.offload else _STATES[:2]
     instance = movable(new, uow, states)
-    check_alive(instance.host or "", uow)
+    check_alive(new, uow, instance.host or "")
     uow.instances.save(replace(instance, task_state=TaskState.SHELVING, updated_at=uow.now))
     return Shelve(instance.id, instance.state, request.offload)
 
@@ -90,6 +90,16 @@ def release(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
 def stay(shelve: Shelve, fault: Json, uow: UnitOfWork) -> None:
     """It is as it was, with the fault."""
     leave_as_it_was(uow, shelve.instance_id, fault)
+
+
+@shelve_instance.met
+def is_met(request: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that it is shelved already, and offloaded where that was asked, if it is."""
+    instance = uow.instances.get(old.instance_id or "")
+    offloaded = instance is not None and instance.state is InstanceState.SHELVED_OFFLOADED
+    kept = instance is not None and instance.state is InstanceState.SHELVED
+    met = offloaded or (kept and not cast(ShelveInstance, request).offload)
+    return "it is shelved already" if met else None
 
 
 def _ask(
