@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from conductor.operations.definition import NewOperation
+from conductor.operations.definition import IsMet, NewOperation
 from conductor.operations.moves import Move
 from conductor.store.ports import UnitOfWork
+from conductor.store.records import OperationRecord
 from models.errors import Rejected
 from models.lifecycle import InstanceState, MigrationState, TaskState
-from models.messages.requests import InstanceRequest
+from models.messages.requests import InstanceRequest, Request
 
 
 def awaited(new: NewOperation, uow: UnitOfWork, task_state: TaskState) -> Move:
@@ -24,3 +25,14 @@ def awaited(new: NewOperation, uow: UnitOfWork, task_state: TaskState) -> Move:
         raise Rejected("instance_state", message, key="instance_id")
     uow.instances.save(replace(instance, task_state=task_state, updated_at=uow.now))
     return Move(instance.id, finished[-1].id)
+
+
+def decided(state: MigrationState) -> IsMet:
+    """Return what says that the move which an operation was about has ended in `state` already."""
+
+    def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+        migration = uow.migrations.get(str(old.data.get("migration_id", "")))
+        met = migration is not None and migration.state is state
+        return f"its move is {state} already" if met else None
+
+    return is_met

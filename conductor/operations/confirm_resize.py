@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conductor.operations import moves
-from conductor.operations.awaited import awaited
+from conductor.operations.awaited import awaited, decided
 from conductor.operations.definition import NewOperation, Operation, Outcome
 from conductor.operations.instances import leave_as_it_was
 from conductor.operations.moves import Move
@@ -40,3 +40,6 @@ def release_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Give the source's room back; only the target's is left."""
     moves.settle(uow, moves.give_up_source(move, uow, MigrationState.CONFIRMED))
     return move
+
+
+confirm_resize.met(decided(MigrationState.CONFIRMED))

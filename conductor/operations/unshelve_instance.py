@@ -19,11 +19,11 @@ from conductor.operations.definition import (
 from conductor.operations.instances import leave_as_it_was, must_get, spawn_args
 from conductor.placement.claims import release_claim
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from conductor.store.records import Json, OperationRecord
 from models.errors import Rejected
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.letters import Want
-from models.messages.requests import UnshelveInstance
+from models.messages.requests import Request, UnshelveInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,18 @@ def activate(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
 def stay_shelved(unshelve: Unshelve, fault: Json, uow: UnitOfWork) -> None:
     """It stays shelved as it was, with the reason."""
     leave_as_it_was(uow, unshelve.instance_id, fault)
+
+
+@unshelve_instance.met
+def is_met(request: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
+    """Say that it is back already, where it was to be, if it is."""
+    instance = uow.instances.get(old.instance_id or "")
+    if instance is None or instance.state is not InstanceState.ACTIVE:
+        return None
+    asked = cast(UnshelveInstance, request)
+    here = asked.host in (None, instance.host)
+    in_zone = asked.availability_zone in (None, instance.availability_zone)
+    return f"it is active on {instance.host} already" if here and in_zone else None
 
 
 def _check_wishes(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from conductor.store.records import OperationRecord
 from models.lifecycle import InstanceState, OperationState
 from tests.operations.audit import check_at_rest
 from tests.operations.test_moves import ask, built, on_verb
 from tests.operations.world import PINNED, World
 from workers.hypervisor.fates import Call, Fate, Fates
 
+A, B = "host-0", "host-1"
+SMALL = {"vcpus": 1, "memory_mb": 512, "root_gb": 1}
 WHOLE = {"vcpus": 4, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 
 
@@ -31,6 +35,20 @@ def replay(world: World, operation_id: str, *, dry_run: bool = False) -> str:
     new = world.submit("replay_operation", {"operation_id": operation_id, "dry_run": dry_run})
     world.run_out()
     return new
+
+
+def told(world: World, operation_id: str) -> str:
+    """Return the story of an operation in one text."""
+    with world.store.read() as uow:
+        events = uow.events.where(operation_id=operation_id)
+    return "\n".join(f"{each.event}: {each.detail}" for each in events)
+
+
+def replayed(world: World, operation_id: str) -> OperationRecord:
+    """Replay an operation and return the new one, which points to the old."""
+    record = world.operation(replay(world, operation_id))
+    assert record.replay_of == operation_id
+    return record
 
 
 def test_a_failed_migration_goes_forward_from_the_start_once_a_target_takes_it() -> None:
@@ -129,4 +147,61 @@ def test_only_one_replay_of_an_operation_runs_and_a_done_one_is_not_repeated() -
     second = replay(world, failed)
     assert world.operation(second).error is not None
     assert world.ended(second) is OperationState.FAILED
+    check_at_rest(world)
+
+
+def failed_once(refused: tuple[str, str], task: str, **arguments: Any) -> tuple[World, str, str]:
+    """Return a world where an operation failed by a verb of a host that is well again now."""
+    verb, host = refused
+    mood = {"bad": True}
+    world = World(hosts=3, fates=moody(verb, host, mood))
+    instance_id = built(world, SMALL, host=A)
+    failed = ask(world, task, instance_id, **arguments)
+    assert world.ended(failed) is OperationState.FAILED
+    mood["bad"] = False
+    return world, instance_id, failed
+
+
+def test_a_move_to_a_named_host_is_not_done_because_the_instance_is_on_a_third() -> None:
+    world, instance_id, failed = failed_once(("spawn", B), "migrate_instance", host=B)
+    ask(world, "live_migrate_instance", instance_id, host="host-2")
+    again = replayed(world, failed)
+    assert again.state is OperationState.SUCCEEDED
+    assert "forward" in told(world, again.id)
+    assert world.instance_by_id(instance_id).host == B
+
+
+def test_what_has_been_rebuilt_or_shelved_since_is_done_already() -> None:
+    for verb, task, arguments in (
+        ("rebuild", "rebuild_instance", {"image": {"id": "img-2"}}),
+        ("snapshot", "shelve_instance", {"offload": True}),
+    ):
+        world, instance_id, failed = failed_once((verb, A), task, **arguments)
+        ask(world, task, instance_id, **arguments)
+        again = replayed(world, failed)
+        assert again.state is OperationState.SUCCEEDED
+        assert "declared done" in told(world, again.id)
+        check_at_rest(world)
+
+
+def test_what_is_shelved_but_not_offloaded_as_asked_is_not_done() -> None:
+    world, instance_id, failed = failed_once(("snapshot", A), "shelve_instance", offload=True)
+    ask(world, "shelve_instance", instance_id)
+    again = replayed(world, failed)
+    assert "forward" in told(world, again.id)
+    assert world.instance_by_id(instance_id).state is InstanceState.SHELVED_OFFLOADED
+
+
+def test_what_has_been_unshelved_since_is_done_already() -> None:
+    mood = {"bad": False}
+    world = World(hosts=1, fates=moody("spawn", A, mood))
+    instance_id = built(world, SMALL)
+    ask(world, "shelve_instance", instance_id, offload=True)
+    mood["bad"] = True
+    failed = ask(world, "unshelve_instance", instance_id)
+    mood["bad"] = False
+    ask(world, "unshelve_instance", instance_id)
+    again = replayed(world, failed)
+    assert again.state is OperationState.SUCCEEDED
+    assert "declared done" in told(world, again.id)
     check_at_rest(world)

@@ -24,7 +24,15 @@ from models.ids import HostName, OperationId, child_instance_id, compute_queue
 from models.lifecycle import OperationState
 from models.messages.base import parse
 from models.messages.hardware import host_from_json
-from models.messages.letters import CONDUCTOR, REPORTS, SCHEDULER, Instruction, Letter
+from models.messages.letters import (
+    CONDUCTOR,
+    HEARTBEAT,
+    MANIFEST,
+    REPORTS,
+    SCHEDULER,
+    Instruction,
+    Letter,
+)
 from tasks.bus import InProcessBus
 from workers.agent import Agent
 from workers.hypervisor.fates import Fates, always_done
@@ -43,11 +51,15 @@ class Killed(BaseException):
 
 
 class Mortal:
-    """A store whose process dies right after the commit that makes `commits_left` zero."""
+    """A store whose process dies right after the commit that makes `commits_left` zero.
+
+    `after_commit` is called behind every commit, as if somebody else had come just then.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.commits_left = -1
+        self.after_commit: Callable[[], None] = lambda: None
 
     @contextmanager
     def begin(self) -> Iterator[UnitOfWork]:
@@ -56,6 +68,7 @@ class Mortal:
         self.commits_left -= 1
         if self.commits_left == 0:
             raise Killed
+        self.after_commit()
 
     def read(self) -> AbstractContextManager[UnitOfWork]:
         return self._store.read()
@@ -103,8 +116,10 @@ class World:
         hosts: int = 3,
         fates: Callable[[str], Fates] = lambda _: always_done,
         hardware: dict[str, Any] | None = None,
+        manifest_s: float = 60.0,
     ) -> None:
         self.now = 1_000_000.0
+        self._manifest_s = manifest_s
         self._numbers = count()  # ids by chance would make no two runs the same
         self.store = Mortal(MemoryStore(clock=lambda: self.now))
         self.bus = InProcessBus()
@@ -138,7 +153,7 @@ class World:
             host.hypervisor,
             host.journal,
             self.bus.send,
-            WorkerSettings(retry_wait_s=0.0),
+            WorkerSettings(retry_wait_s=0.0, manifest_s=self._manifest_s),
             clock=lambda: self.now,
         )
         host.agent.start()
@@ -211,6 +226,17 @@ class World:
         while self.bus.depths().get(REPORTS):
             self.deliver(REPORTS)
         self.service.tick()
+
+    def audit(self) -> None:
+        """Let every living host list its guests now, and the conductor compare; the rest waits."""
+        self.beat()
+        waiting = []
+        while letter := self.bus.take(REPORTS):
+            if letter.task in (MANIFEST, HEARTBEAT):
+                self.hand_over(letter)
+            else:
+                waiting.append(letter)
+        self.bus.send(waiting)
 
     def settle(self, times: int = 1) -> None:
         """Deliver everything, each letter `times` times, until nothing is on its way."""
