@@ -57,9 +57,11 @@ lock: $(INSTALLED) ## choose dependency versions anew and write the lock files
 	$(LOCK) --upgrade --output-file requirements.lock pyproject.toml
 	$(LOCK) --upgrade --extra dev --constraint requirements.lock \
 	  --output-file requirements-dev.lock pyproject.toml
+	echo openstack-placement | $(LOCK) --upgrade \
+	  --output-file tests/environment/placement-requirements.txt -
 
 clean: stop ## remove the environment and all that a run leaves behind
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	rm -rf $(VENV) .venv-placement .venv-placement.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
 	  .benchmarks .services.env build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

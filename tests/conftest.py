@@ -6,11 +6,16 @@ the service is missing: nothing is skipped.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
-from tests.environment import isolation, variables
+from tests.environment import isolation, placement, variables
+from tests.environment.placement import PlacementServer
+from tests.environment.private import StartError
+
+_Corner = TypeVar("_Corner")
 
 settings.register_profile("default", deadline=None, derandomize=True)
 settings.register_profile("prove", deadline=None, max_examples=5_000)
@@ -58,15 +63,29 @@ def redis_url(service_variables: dict[str, str]) -> Iterator[str]:
         yield _entered(opened, isolation.redis_database(url))
 
 
+@pytest.fixture(scope="session")
+def running_placement() -> Iterator[PlacementServer]:
+    """Start the OpenStack Placement server of this run."""
+    with ExitStack() as opened:
+        yield _entered(opened, placement.server())
+
+
+@pytest.fixture
+def placement_server(running_placement: PlacementServer) -> PlacementServer:
+    """Return this run's OpenStack Placement server, without providers and consumers."""
+    running_placement.empty()
+    return running_placement
+
+
 def _factory(make: Callable[[], AbstractContextManager[str]]) -> Iterator[Callable[[], str]]:
     with ExitStack() as opened:
         yield lambda: _entered(opened, make())
 
 
-def _entered(opened: ExitStack, corner: AbstractContextManager[str]) -> str:
+def _entered(opened: ExitStack, corner: AbstractContextManager[_Corner]) -> _Corner:
     try:
         return opened.enter_context(corner)
-    except isolation.ServiceMissingError as error:
+    except (isolation.ServiceMissingError, StartError) as error:
         missing = str(error)
     # Outside the handler, so that the report is this one line and no chain of causes.
     pytest.fail(f"{missing} (`make services` finds or starts it)", pytrace=False)

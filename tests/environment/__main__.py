@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from tests.environment import browser, private, services, state, variables
+from tests.environment import browser, placement, private, services, state, variables
 from tests.environment.probes import Silent
 
 
@@ -47,6 +47,7 @@ def ensure(*, private_only: bool) -> int:
         values |= service_found.values
     variables.write(variables.ENV_FILE, values)
     browser.ensure(say)
+    placement.ensure(say)
     return 0
 
 
