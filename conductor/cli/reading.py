@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from conductor.cli.render_layout import Guest
-from conductor.cli.views import HostSight, Story
+from conductor.cli.views import Action, HostSight, Story
 from conductor.operations.waits import ON_HOST
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Heartbeat, Host, Instance, OperationRecord
+from conductor.store.records import Heartbeat, Host, Instance, Migration, OperationRecord
 from models.errors import Rejected
 from models.lifecycle import InstanceState
 
@@ -106,6 +106,32 @@ def instance_named(uow: UnitOfWork, text: str) -> Instance:
         message = f"instance is {text}: {len(named)} instances have this name; use an id"
         raise Rejected("instance_ambiguous", message, key="instance")
     return named[0]
+
+
+def actions_of(uow: UnitOfWork, text: str) -> list[Action]:
+    """Return what was done to an instance, oldest first, given its id or a name that one has.
+
+    Also of one that never found a host, has been deleted, or has no record any more; raises
+    `Rejected` when nothing is known of it.
+    """
+    instance_id = text.lower()
+    records = uow.operations.where(instance_id=instance_id)
+    if not records:
+        instance_id = instance_named(uow, text).id
+        records = uow.operations.where(instance_id=instance_id)
+    moves = {each.operation_id: each for each in uow.migrations.where(instance_id=instance_id)}
+    return [_action(uow, record, moves.get(record.id)) for record in records]
+
+
+def _action(uow: UnitOfWork, record: OperationRecord, move: Migration | None) -> Action:
+    """Return one, with what was decided and told of the request that it belongs to."""
+    ids = [record.id, record.parent_id] if record.parent_id else [record.id]
+    return Action(
+        record,
+        [each for id_ in reversed(ids) for each in uow.events.where(operation_id=id_)],
+        uow.decisions.where(operation_id=ids, instance_id=record.instance_id),
+        move,
+    )
 
 
 def operation_of(uow: UnitOfWork, operation_id: str) -> OperationRecord:

@@ -40,6 +40,16 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
+class Action:
+    """One operation on an instance, with all that was written of it, the request behind it too."""
+
+    record: OperationRecord
+    events: Sequence[Event] = ()
+    decisions: Sequence[Decision] = ()
+    migration: Migration | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HostSight:
     """A host with what is known of it elsewhere, and the moment of looking."""
 
@@ -72,6 +82,7 @@ def operation_view(record: OperationRecord, story: Story) -> Json:
         "ended_at": moment(record.ended_at),
         "project_id": record.project_id,
         "user_id": record.user_id,
+        "request_id": record.request_id,
         "undoing": record.undoing,
         "attempt": record.attempt,
         "attempts": [dict(attempt) for attempt in record.attempts],
@@ -158,6 +169,49 @@ def migration_view(uow: UnitOfWork, move: Migration) -> Json:
         "updated_at": moment(move.updated_at),
         "story": [{"at": moment(e.at), "what": f"{e.event} {e.detail}".strip()} for e in told],
     }
+
+
+def action_view(action: Action) -> Json:
+    """Return one line of `instances actions`: who asked for what, when, and what became of it."""
+    record, move = action.record, action.migration
+    return {
+        "operation_id": record.id,
+        "kind": record.kind,
+        "state": record.state.value,
+        "project_id": record.project_id,
+        "user_id": record.user_id,
+        "request_id": record.request_id,
+        "created_at": moment(record.created_at),
+        "ended_at": moment(record.ended_at),
+        "error": dict(record.error) if record.error else None,
+        "parent_id": record.parent_id,
+        "replay_of": record.replay_of,
+        "migration": None
+        if move is None
+        else {
+            "id": move.id,
+            "kind": move.kind.value,
+            "state": move.state.value,
+            "source": move.source,
+            "target": move.target,
+        },
+        "events": _action_events(action),
+    }
+
+
+def _action_events(action: Action) -> list[Json]:
+    """Return what happened in order, the scheduler's decisions among it."""
+    chosen = [(each.at, "scheduled", _decided(each)) for each in action.decisions]
+    told = [(each.at, each.event, each.detail) for each in action.events]
+    ordered = sorted([*told, *chosen], key=lambda each: each[0])
+    return [{"at": moment(at), "event": event, "detail": text} for at, event, text in ordered]
+
+
+def _decided(decision: Decision) -> str:
+    error = decision.detail.get("error")
+    if decision.host is not None or not error:
+        return f"{decision.host}, one of {decision.detail.get('hosts', '?')} hosts"
+    return f"no valid host: {error.get('message')}"
 
 
 def host_view(sight: HostSight) -> Json:

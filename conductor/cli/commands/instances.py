@@ -11,9 +11,9 @@ from rich.text import Text
 from conductor.cli.options import HostFilter, Limit, ProjectFilter
 from conductor.cli.output import Output, show_all, show_one
 from conductor.cli.reach import reach
-from conductor.cli.reading import instance_named
-from conductor.cli.tables import fields_of, key, table_of
-from conductor.cli.views import Json, instance_view
+from conductor.cli.reading import actions_of, instance_named
+from conductor.cli.tables import clock_time, fields_of, key, table_of
+from conductor.cli.views import Json, action_view, instance_view
 from conductor.cli.words import member
 from models.lifecycle import InstanceState
 
@@ -39,6 +39,7 @@ def add_to(app: typer.Typer) -> None:
     instances = typer.Typer(help="Look at instances.")
     instances.command("list")(list_all)
     instances.command("show")(show)
+    instances.command("actions")(actions)
     app.add_typer(instances, name="instances", no_args_is_help=True)
 
 
@@ -69,6 +70,33 @@ def show(
     with reach() as here, here.store.read() as uow:
         row = instance_view(instance_named(uow, instance))
     show_one(row, output, lambda: _picture(row))
+
+
+def actions(
+    instance: Annotated[str, typer.Argument(help="The id, or a name that only one has.")],
+    output: Output = None,
+) -> None:
+    """Show what was done to an instance: who asked for what, when, what happened, how it ended."""
+    with reach() as here, here.store.read() as uow:
+        rows = [action_view(each) for each in actions_of(uow, instance)]
+    show_all(rows, output, lambda: _story(rows))
+
+
+def _story(rows: list[Json]) -> RenderableType:
+    parts: list[RenderableType] = [table_of(rows, _ACTION_COLUMNS)]
+    for row in rows:
+        title = f"{row['kind']} {row['operation_id']}"
+        parts += ["", Text(title, style="bold"), table_of(row["events"], _EVENT_COLUMNS)]
+    return Group(*parts)
+
+
+def _way(row: Json) -> str | None:
+    move = row["migration"]
+    return f"{move['source']} → {move['target'] or '?'}, {move['state']}" if move else None
+
+
+def _who(row: Json) -> str:
+    return " ".join(each for each in (row["project_id"], row["user_id"], row["request_id"]) if each)
 
 
 def _picture(row: Json) -> RenderableType:
@@ -113,4 +141,19 @@ _CELL_COLUMNS: Final = (
     ("pages", _page),
     ("shared vCPUs", lambda cell: " ".join(map(str, cell["cpuset"])) or None),
     ("vCPU→CPU", _pins),
+)
+_ACTION_COLUMNS: Final = (
+    ("operation", key("operation_id")),
+    ("what", key("kind")),
+    ("who", _who),
+    ("began", lambda row: row["created_at"]),
+    ("ended", lambda row: row["ended_at"]),
+    ("result", key("state")),
+    ("move", _way),
+    ("why", lambda row: (row["error"] or {}).get("message")),
+)
+_EVENT_COLUMNS: Final = (
+    ("at", lambda row: clock_time(row["at"])),
+    ("event", key("event")),
+    ("detail", key("detail")),
 )

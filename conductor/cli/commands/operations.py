@@ -41,6 +41,8 @@ _SHOWN: Final = (
     "instances",
     "parent_id",
     "project_id",
+    "user_id",
+    "request_id",
     "attempt",
     "waiting_on",
     "created_at",
