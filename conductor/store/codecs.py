@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
@@ -29,6 +29,9 @@ from models.messages.hardware import (
 
 _REPLACEMENT: Final = "\ufffd"
 _REMEMBERED: Final = 4096
+_INVENTORY: Final = tuple(each.name for each in fields(Inventory))
+_USUAL: Final = tuple(each.default for each in fields(Inventory))
+_ALWAYS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,18 @@ def _placement(text: str | bytes) -> Placement:
 
 
 def _inventory_text(inventory: Mapping[str, Inventory]) -> str:
-    return to_text(
-        {name: [each.total, each.reserved, each.ratio] for name, each in inventory.items()}
-    )
+    return to_text({name: _numbers(each) for name, each in inventory.items()})
+
+
+def _numbers(inventory: Inventory) -> list[float | None]:
+    """Return the fields in order; of those about single claims the last, if usual, are left out.
+
+    A row is written with every change of use, so it should be short.
+    """
+    numbers = [getattr(inventory, name) for name in _INVENTORY]
+    while len(numbers) > _ALWAYS and numbers[-1] == _USUAL[len(numbers) - 1]:
+        numbers.pop()
+    return numbers
 
 
 @lru_cache(_REMEMBERED)
@@ -111,6 +123,15 @@ def _tuple(text: str | bytes) -> tuple[Any, ...]:
     return tuple(json.loads(text))
 
 
+def _names_text(names: frozenset[str]) -> str:
+    return to_text(sorted(names))
+
+
+@lru_cache(_REMEMBERED)
+def _names(text: str | bytes) -> frozenset[str]:
+    return frozenset(json.loads(text))
+
+
 def _writable(text: str) -> str:
     # Somebody else's bytes end up here, and PostgreSQL refuses NUL, both refuse surrogates.
     if text.isascii() and "\0" not in text:
@@ -120,6 +141,7 @@ def _writable(text: str) -> str:
 
 JSON: Final = Codec(to_text, json.loads, settles=True)
 JSON_TUPLE: Final = Codec(to_text, _tuple, settles=True)
+NAMES: Final = Codec(_names_text, _names)
 FREE_TEXT: Final = Codec(_writable, str, scalar=True, settles=True)
 FLAVOR: Final = Codec(_flavor_text, _flavor)
 IMAGE: Final = Codec(_image_text, _image)

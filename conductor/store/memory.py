@@ -15,11 +15,11 @@ from conductor.store.memory_rows import (
     MemoryDecisions,
     MemoryEvents,
     MemoryHeartbeats,
-    MemoryHosts,
     MemoryInstances,
     MemoryOperations,
     MemoryOutbox,
     MemoryRows,
+    MemoryVersioned,
 )
 from conductor.store.memory_table import Table
 from conductor.store.memory_view import Shelf, View
@@ -46,7 +46,8 @@ class _Tables:
             hashed=("host", "project_id", "group", "state"),
             moments={"deleted": lambda each: each.deleted_at},
         )
-        self.hosts = Table(shapes.HOSTS)
+        self.hosts = Table(shapes.HOSTS, hashed=("provider_id",))
+        self.providers = Table(shapes.PROVIDERS, hashed=("name", "parent_id", "root_id"))
         self.allocations = Table(
             shapes.ALLOCATIONS, hashed=("consumer_id", "provider", "project_id")
         )
@@ -72,7 +73,8 @@ class _UnitOfWork(UnitOfWork):
         decisions = MemoryDecisions(view, tables.decisions)
         self.operations = MemoryOperations(view, tables.operations, events, decisions)
         self.instances = MemoryInstances(view, tables.instances)
-        self.hosts = MemoryHosts(view, tables.hosts)
+        self.hosts = MemoryVersioned(view, tables.hosts)
+        self.providers = MemoryVersioned(view, tables.providers)
         self.allocations = MemoryRows(view, tables.allocations)
         self.migrations = MemoryRows(view, tables.migrations)
         self.heartbeats = MemoryHeartbeats(view, tables.heartbeats)
@@ -91,6 +93,11 @@ class _UnitOfWork(UnitOfWork):
     def post(self, letter: Letter) -> None:
         self.outbox.put(outbox_row(letter, self.now))
         self._posted.append(letter)
+
+    @override
+    def lock(self, name: str) -> None:
+        # Whoever writes is alone.
+        self._view.check_writes()
 
     @override
     @contextmanager

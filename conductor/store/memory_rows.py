@@ -16,18 +16,17 @@ from conductor.store.ports import (
     Changes,
     DeadLetters,
     Heartbeats,
-    Hosts,
     Instances,
     Operations,
     Outbox,
     Rows,
+    Versioned,
 )
 from conductor.store.records import (
     DeadLetter,
     Decision,
     Event,
     Heartbeat,
-    Host,
     Instance,
     OperationRecord,
     OutboxRow,
@@ -72,6 +71,8 @@ class MemoryRows(Rows[T]):
         keys = [self._shape.key_of(value) for value in values]
         if len(set(keys)) < len(keys) or any(key in self._table.rows for key in keys):
             raise self._shape.exists(keys)
+        if self._shape.unique and self._shares_names(values):
+            raise self._shape.exists(keys)
         for key, value in zip(keys, values, strict=True):
             self._write(key, value)
 
@@ -98,6 +99,10 @@ class MemoryRows(Rows[T]):
     @override
     def count(self, **equals: Any) -> int:
         return len(self._matching(equals))
+
+    def _shares_names(self, values: Sequence[T]) -> bool:
+        names = [getattr(value, self._shape.unique) for value in values]
+        return len(set(names)) < len(names) or self.count(**{self._shape.unique: names}) > 0
 
     def _matching(self, equals: Mapping[str, Any]) -> list[T]:
         self._shape.check_asked(equals)
@@ -239,21 +244,22 @@ class MemoryInstances(MemoryRows[Instance], Instances):
         return [each for each in self._matching(equals) if each.state != InstanceState.DELETED]
 
 
-class MemoryHosts(MemoryRows[Host], Hosts):
-    """Hosts and their versions."""
+class MemoryVersioned(MemoryRows[T], Versioned[T]):
+    """Records and their versions."""
 
     @override
-    def save_if(self, value: Host, version: int, before: Host | None = None) -> bool:
+    def save_if(self, value: T, version: int, before: T | None = None) -> bool:
         self._view.check_writes()
-        now = self.get(value.name)
-        if now is None or now.version != version:
+        now = self.get(*self._shape.key_of(value))
+        if now is None or self._shape.version_of(now) != version:
             return False
         self.save(value)
         return True
 
     @override
     def versions(self) -> Mapping[str, int]:
-        return {host.name: host.version for host in self._matching({})}
+        shape = self._shape
+        return {shape.key_of(each)[0]: shape.version_of(each) for each in self._matching({})}
 
     @override
     def changes(self, mark: int) -> Changes:

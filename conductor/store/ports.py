@@ -19,6 +19,7 @@ from conductor.store.records import (
     Migration,
     OperationRecord,
     OutboxRow,
+    Provider,
     Tally,
 )
 from models.hardware.flavor import Flavor
@@ -31,8 +32,8 @@ T = TypeVar("T")
 class Rows(Protocol[T]):
     """A table of frozen records; keys are the record's key fields, in order.
 
-    Keys: id, except Host (name), Heartbeat (name), Allocation (consumer_id, host),
-    CatalogueEntry (kind, name).
+    Keys: id, except Host (name), Heartbeat (name), Allocation (consumer_id, provider),
+    CatalogueEntry (kind, name). The name of a Provider is unique and never changes.
     """
 
     def get(self, *key: str) -> T | None:
@@ -42,7 +43,7 @@ class Rows(Protocol[T]):
         """Return the newest committed record and keep others from changing it until the end."""
 
     def add(self, value: T) -> None:
-        """Insert; raise `Conflict` (code `exists`) when the key is taken.
+        """Insert; raise `Conflict` (code `exists`) when the key, or a unique name, is taken.
 
         The conflict leaves the transaction usable, so that a caller may go on.
         """
@@ -117,32 +118,35 @@ class Instances(Rows[Instance], Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Name to version of hosts, and the mark to ask with next.
+    """Key to version of records, and the mark to ask with next.
 
-    Without a mark the store cannot tell what has changed: the versions are of all hosts.
+    Without a mark the store cannot tell what has changed: the versions are of all records.
     """
 
     mark: int | None
     versions: Mapping[str, int]
 
 
-class Hosts(Rows[Host], Protocol):
-    """Hosts, and the optimistic claim."""
+class Versioned(Rows[T], Protocol[T]):
+    """Records whose version grows with every change: hosts (`version`), providers (`generation`).
 
-    def save_if(self, value: Host, version: int, before: Host | None = None) -> bool:
-        """Replace the host only if it is still at `version`; say whether it was.
+    They are claimed optimistically, and caches follow them.
+    """
 
-        With `before`, the host as it is at that version, only what differs need be written.
+    def save_if(self, value: T, version: int, before: T | None = None) -> bool:
+        """Replace the record only if it is still at `version`; say whether it was.
+
+        With `before`, the record as it is at that version, only what differs need be written.
         """
 
     def versions(self) -> Mapping[str, int]:
-        """Return name to version of all hosts: what a cache compares itself with."""
+        """Return key to version of all records: what a cache compares itself with."""
 
     def changes(self, mark: int) -> Changes:
-        """Return the hosts that were added or changed since an earlier call gave that mark.
+        """Return the records that were added or changed since an earlier call gave that mark.
 
         0 is the mark of who knows nothing yet. None that was committed is ever missed, whatever
-        order transactions commit in; some may come again. Hosts that were dropped do not come.
+        order transactions commit in; some may come again. Those that were dropped do not come.
         """
 
 
@@ -179,7 +183,8 @@ class UnitOfWork(Protocol):
     now: float
     operations: Operations
     instances: Instances
-    hosts: Hosts
+    hosts: Versioned[Host]
+    providers: Versioned[Provider]
     allocations: Rows[Allocation]
     migrations: Rows[Migration]
     heartbeats: Heartbeats
@@ -195,6 +200,13 @@ class UnitOfWork(Protocol):
 
     def post(self, letter: Letter) -> None:
         """Promise a letter: it leaves if and only if this transaction commits."""
+
+    def lock(self, name: str) -> None:
+        """Keep others that lock the same name waiting until the end; no record has to have it.
+
+        Who locks several names does so in ascending order, and before any record. A store with
+        one writer has nothing to do.
+        """
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what happened inside when the block raises, and let the error pass."""

@@ -22,6 +22,7 @@ from conductor.store.records import (
     Migration,
     OperationRecord,
     OutboxRow,
+    Provider,
 )
 from models.errors import Broken, Conflict
 from models.hardware.flavor import Flavor
@@ -49,6 +50,7 @@ class Shape(Generic[T]):
 
     `sorted_by` is the field that tells old from new, the key decides between equals. `opaque`
     fields are values that only the SQL adapter takes apart. A `serial` table numbers its rows.
+    `version` is the field that grows with every change, `unique` one that no two records share.
     """
 
     name: str
@@ -57,6 +59,8 @@ class Shape(Generic[T]):
     sorted_by: str | None = None
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     opaque: frozenset[str] = frozenset()
+    version: str = ""
+    unique: str = ""
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -104,6 +108,11 @@ class Shape(Generic[T]):
         if len(self.key) > 1:
             return getter
         return lambda value: (getter(value),)
+
+    @cached_property
+    def version_of(self) -> Callable[[T], int]:
+        """Return the version of a record of a table that has them."""
+        return attrgetter(self.version)
 
     def asked_key(self, key: Iterable[str]) -> Key:
         """Return a key as the records have it; raise `Broken` when parts are missing."""
@@ -194,6 +203,20 @@ HOSTS: Final = Shape(
         "degraded": codecs.FREE_TEXT,
     },
     opaque=frozenset({"topology"}),
+    version="version",
+)
+
+PROVIDERS: Final = Shape(
+    "providers",
+    Provider,
+    codecs={
+        "inventories": codecs.INVENTORY,
+        "used": codecs.JSON,
+        "traits": codecs.NAMES,
+        "aggregates": codecs.NAMES,
+    },
+    version="generation",
+    unique="name",
 )
 
 MIGRATIONS: Final = Shape(

@@ -28,6 +28,7 @@ from conductor.store.sql_rows import (
     SqlOperations,
     SqlOutbox,
     SqlRows,
+    SqlVersioned,
 )
 from conductor.store.sql_session import Session
 from conductor.store.sql_statements import Statements
@@ -56,6 +57,7 @@ class _Tables:
         self.operations = SqlTable(shapes.OPERATIONS, schema.OPERATIONS, statements)
         self.instances = SqlTable(shapes.INSTANCES, schema.INSTANCES, statements, _SIZES)
         self.hosts = SqlTable(shapes.HOSTS, schema.HOSTS, statements, digest, also=("hardware",))
+        self.providers = SqlTable(shapes.PROVIDERS, schema.PROVIDERS, statements)
         self.allocations = SqlTable(shapes.ALLOCATIONS, schema.ALLOCATIONS, statements)
         self.migrations = SqlTable(shapes.MIGRATIONS, schema.MIGRATIONS, statements)
         self.heartbeats = SqlTable(shapes.HEARTBEATS, schema.HEARTBEATS, statements)
@@ -78,6 +80,7 @@ class _UnitOfWork(UnitOfWork):
         self.operations = SqlOperations(session, tables.operations, events, decisions)
         self.instances = SqlInstances(session, tables.instances)
         self.hosts = SqlHosts(session, tables.hosts, tables.hardware)
+        self.providers = SqlVersioned(session, tables.providers)
         self.allocations = SqlRows(session, tables.allocations)
         self.migrations = SqlRows(session, tables.migrations)
         self.heartbeats = SqlHeartbeats(session, tables.heartbeats)
@@ -96,6 +99,10 @@ class _UnitOfWork(UnitOfWork):
     def post(self, letter: Letter) -> None:
         self.outbox.put(outbox_row(letter, self.now))
         self._posted.append(letter)
+
+    @override
+    def lock(self, name: str) -> None:
+        self._session.lock(name)
 
     @override
     @contextmanager

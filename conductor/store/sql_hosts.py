@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import bindparam, select
 from typing_extensions import override
 
 from conductor.store import shapes
-from conductor.store import sql_questions as questions
 from conductor.store.codecs import to_text
-from conductor.store.ports import Changes, Hosts
 from conductor.store.records import Host
-from conductor.store.sql_rows import SqlRows
+from conductor.store.sql_rows import SqlVersioned
 from conductor.store.sql_session import Session
 from conductor.store.sql_statements import Params, Statements
 from conductor.store.sql_table import SqlTable, insert_into
@@ -66,38 +64,12 @@ class Hardware:
         return digest
 
 
-class SqlHosts(SqlRows[Host], Hosts):
-    """Hosts, and the optimistic claim."""
+class SqlHosts(SqlVersioned[Host]):
+    """Hosts, put together from their rows and their hardware."""
 
     def __init__(self, session: Session, table: SqlTable[Host], hardware: Hardware) -> None:
         super().__init__(session, table)
         self._hardware = hardware
-
-    @override
-    def save_if(self, value: Host, version: int, before: Host | None = None) -> bool:
-        self._session.check_writes()
-        held: Host | None = self._session.held.get((self._shape.name, (value.name,)))
-        if held is not None:
-            return held.version == version and self._update(value)
-        names = self._table.values if before is None else self._table.changed(value, before)
-        params = {**self._encoded(value, names), "k_name": value.name, "w_version": version}
-        guarded = self._table.update(names, guarded_by="version")
-        if not self._session.run(guarded, params).rowcount:
-            return False
-        self._hold(value)
-        return True
-
-    @override
-    def versions(self) -> Mapping[str, int]:
-        return dict(self._session.run(questions.VERSIONS, {}).fetchall())
-
-    @override
-    def changes(self, mark: int) -> Changes:
-        if self._session.statements.dialect == "sqlite":
-            return Changes(None, self.versions())
-        asked = questions.CHANGES if mark else questions.ALL_CHANGES
-        rows = self._session.run(asked, {"mark": mark} if mark else {}).fetchall()
-        return Changes(rows[0][0], {name: version for _, name, version in rows if name})
 
     @override
     def _encoded(self, value: Host, names: tuple[str, ...]) -> Params:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -10,7 +11,6 @@ from models.lifecycle import ENDED, OperationState
 from models.tables.schema import (
     DEAD_LETTERS,
     HEARTBEATS,
-    HOSTS,
     INSTANCES,
     OPERATIONS,
     OUTBOX,
@@ -91,7 +91,12 @@ HOSTS_OF_GROUP: Final = (
     .group_by(INSTANCES.c.host)
 )
 
-VERSIONS: Final = sa.select(HOSTS.c.name, HOSTS.c.version)
+
+@lru_cache
+def versions(table: sa.Table, key: str, version: str) -> sa.Select[Any]:
+    """Return: key and version of all rows."""
+    return sa.select(table.c[key], table.c[version])
+
 
 # A transaction that a snapshot does not see has a number of at least the snapshot's xmin, so
 # whatever is committed later carries at least that. PostgreSQL only.
@@ -99,18 +104,19 @@ _SNAPSHOT: Final = sa.select(
     sa.literal_column("pg_snapshot_xmin(pg_current_snapshot())::text::bigint").label("mark"),
     sa.literal_column("pg_snapshot_xmax(pg_current_snapshot())::text::bigint").label("next"),
 ).subquery("snapshot")
-_SEEN: Final = sa.select(_SNAPSHOT.c.mark, HOSTS.c.name, HOSTS.c.version)
-ALL_CHANGES: Final = _SEEN.select_from(_SNAPSHOT.outerjoin(HOSTS, sa.true()))
-CHANGES: Final = _SEEN.select_from(
-    _SNAPSHOT.outerjoin(
-        HOSTS,
-        sa.and_(
-            HOSTS.c.changed >= sa.bindparam("mark", type_=sa.BigInteger),
-            # Numbers of a restored database may lie ahead: they say nothing until written anew.
-            HOSTS.c.changed < _SNAPSHOT.c.next,
-        ),
+
+
+@lru_cache
+def changes(table: sa.Table, key: str, version: str, *, since: bool) -> sa.Select[Any]:
+    """Return: the new mark, key and version; of all rows, or of those written since `mark`."""
+    written = sa.and_(
+        table.c.changed >= sa.bindparam("mark", type_=sa.BigInteger),
+        # Numbers of a restored database may lie ahead: they say nothing until written anew.
+        table.c.changed < _SNAPSHOT.c.next,
     )
-)
+    joined = _SNAPSHOT.outerjoin(table, written if since else sa.true())
+    return sa.select(_SNAPSHOT.c.mark, table.c[key], table.c[version]).select_from(joined)
+
 
 SILENT: Final = sa.select(HEARTBEATS.c.name).where(
     HEARTBEATS.c.kind == sa.bindparam("kind"), HEARTBEATS.c.seen_at < sa.bindparam("since")

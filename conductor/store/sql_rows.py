@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Executable
+from sqlalchemy import Executable, Table
 from typing_extensions import override
 
 from conductor.store import sql_questions as questions
 from conductor.store.codecs import FLAVOR, IMAGE
 from conductor.store.ports import (
+    Changes,
     DeadLetters,
     Heartbeats,
     Instances,
     Operations,
     Outbox,
     Rows,
+    Versioned,
 )
 from conductor.store.records import (
     DeadLetter,
@@ -167,6 +169,42 @@ class SqlRows(Rows[T]):
 
     def _decoded(self, rows: Sequence[Sequence[Any]]) -> list[T]:
         return [self._table.decoded(row) for row in rows]
+
+
+class SqlVersioned(SqlRows[T], Versioned[T]):
+    """Records whose version grows, and who follows them."""
+
+    @override
+    def save_if(self, value: T, version: int, before: T | None = None) -> bool:
+        self._session.check_writes()
+        shape, key = self._shape, self._shape.key_of(value)
+        held: T | None = self._session.held.get((shape.name, key))
+        if held is not None:
+            return shape.version_of(held) == version and self._update(value)
+        names = self._table.values if before is None else self._table.changed(value, before)
+        params = {**self._encoded(value, names), **self._table.key_params(key)}
+        params[f"w_{shape.version}"] = version
+        guarded = self._table.update(names, guarded_by=shape.version)
+        if not self._session.run(guarded, params).rowcount:
+            return False
+        self._hold(value)
+        return True
+
+    @override
+    def versions(self) -> Mapping[str, int]:
+        return dict(self._session.run(questions.versions(*self._followed), {}).fetchall())
+
+    @override
+    def changes(self, mark: int) -> Changes:
+        if self._session.statements.dialect == "sqlite":
+            return Changes(None, self.versions())
+        asked = questions.changes(*self._followed, since=bool(mark))
+        rows = self._session.run(asked, {"mark": mark} if mark else {}).fetchall()
+        return Changes(rows[0][0], {key: version for _, key, version in rows if key})
+
+    @property
+    def _followed(self) -> tuple[Table, str, str]:
+        return self._table.table, self._shape.key[0], self._shape.version
 
 
 class SqlEvents(SqlRows[Event]):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
+import sqlalchemy as sa
 from sqlalchemy import Executable
 from sqlalchemy.engine.interfaces import DBAPICursor
 
@@ -13,6 +14,11 @@ from conductor.store.shapes import Key
 from conductor.store.sql_statements import Params, Statements
 from models.errors import Broken
 from models.tables.failures import meaning
+
+# 64 bits of the name: that two names share them costs waiting, and happens to nobody.
+_LOCK: Final = sa.select(
+    sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(sa.bindparam("name", type_=sa.Text), 0))
+)
 
 
 class Session:
@@ -68,6 +74,12 @@ class Session:
         """Hold nothing of a table: some of it was deleted without being named."""
         self.held = {key: value for key, value in self.held.items() if key[0] != table}
         self.read &= self.held.keys()
+
+    def lock(self, name: str) -> None:
+        """Wait for whoever locked the same name before; SQLite's only writer is alone."""
+        self.check_writes()
+        if self.statements.dialect != "sqlite":
+            self.run(_LOCK, {"name": name})
 
     def check_writes(self) -> None:
         """Raise `Broken` in a transaction that is for reading."""

@@ -173,7 +173,9 @@ class SqlTable(Generic[T]):
                 insert_into(self.table, self._sql.dialect).values(self._bound(names)).inline()
             )
             if not self.shape.serial:
-                inserted = inserted.on_conflict_do_nothing(index_elements=list(self.shape.key))
+                # With another unique field, a row that shares it is as much in the way.
+                keys = None if self.shape.unique else list(self.shape.key)
+                inserted = inserted.on_conflict_do_nothing(index_elements=keys)
             return inserted
 
         return self._built("insert", build)

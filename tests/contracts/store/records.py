@@ -15,6 +15,7 @@ from conductor.store.records import (
     Migration,
     OperationRecord,
     OutboxRow,
+    Provider,
 )
 from models.hardware.flavor import Flavor
 from models.hardware.guest import PlacedCell, Placement
@@ -147,6 +148,19 @@ def a_host(name: str = "h-1", **changes: Any) -> Host:
         "updated_at": 6.0,
     }
     return Host(**{**values, **changes})
+
+
+def a_provider(provider_id: str = "p-1", **changes: Any) -> Provider:
+    values: dict[str, Any] = {
+        "name": f"name of {provider_id}",
+        "parent_id": "root",
+        "root_id": "root",
+        "inventories": {"VGPU": Inventory(8, 1, 4.0, 2, 6, 2), "CUSTOM_FPGA": Inventory(3)},
+        "used": {"VGPU": 2},
+        "traits": frozenset({"CUSTOM_FAST", "HW_NIC_SRIOV"}),
+        "aggregates": frozenset({"agg-1"}),
+    }
+    return Provider(provider_id, **{**values, **changes})
 
 
 def an_allocation(consumer: str = "i-1", host: str = "h-1", **changes: Any) -> Allocation:

@@ -10,7 +10,7 @@ import pytest
 
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.sql import SqlStore
-from models.errors import Conflict
+from models.errors import Broken, Conflict
 from models.tables.upgrade import upgrade
 from tests.contracts.store import records
 from tests.contracts.store.conftest import WAIT_S, Opener
@@ -179,6 +179,55 @@ def test_locking_many_in_any_order_never_deadlocks(opener: Opener) -> None:
 
     together([lambda order=order: lock(opener(), order) for order in ("abcd", "dcba", "bdac")])
     assert [each for each in conflicts if each.code == "deadlock"] == []
+
+
+def test_a_name_is_locked_by_one_transaction_at_a_time_though_no_record_has_it(
+    opener: Opener,
+) -> None:
+    def pass_often(racer: Store) -> None:
+        def once(uow: UnitOfWork) -> None:
+            uow.lock("consumer c")
+            # Read without a lock: only the name keeps others from counting the same.
+            count = len(uow.events.where(operation_id="op-1"))
+            uow.events.add(records.an_event(event=str(count)))
+
+        for _ in range(ROUNDS):
+            insist(racer, once)
+
+    racers = [opener() for _ in range(RACERS)]
+    together([lambda each=each: pass_often(each) for each in racers])
+    with opener().read() as uow:
+        counted = sorted(int(each.event) for each in uow.events.where(operation_id="op-1"))
+    assert counted == list(range(RACERS * ROUNDS))
+
+
+def test_names_that_differ_do_not_wait_and_a_lock_ends_with_its_transaction(
+    postgresql_url: str,
+) -> None:
+    store, other = SqlStore(postgresql_url, wait_s=WAIT_S), SqlStore(postgresql_url, wait_s=WAIT_S)
+    seen = list[str]()
+
+    def second() -> None:
+        for name in ("b", "a"):
+            try:
+                with other.begin() as uow:
+                    uow.lock(name)
+                    seen.append(name)
+            except Conflict as conflict:
+                seen.append(conflict.code)
+
+    with store.begin() as uow:
+        uow.lock("a")
+        together([second])
+    together([second])
+    assert seen == ["b", "lock_timeout", "b", "a"]
+    store.close()
+    other.close()
+
+
+def test_a_name_is_not_locked_to_read(store: Store) -> None:
+    with store.read() as uow, pytest.raises(Broken):
+        uow.lock("a")
 
 
 def test_readers_see_whole_transactions_while_writers_write(opener: Opener) -> None:

@@ -1,10 +1,11 @@
 """The questions that only one table answers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from conductor.store.ports import Store
+from conductor.store.ports import Store, UnitOfWork, Versioned
 from conductor.store.records import Heartbeat, Tally
 from models.hardware.accounting import without_use
 from models.hardware.flavor import Flavor
@@ -198,8 +199,21 @@ def test_instances_go_some_time_after_they_were_deleted(store: Store) -> None:
         assert uow.instances.drop_deleted_before(3.0, 10) == 0
 
 
-def test_who_follows_the_changes_of_hosts_knows_them_all(opener: Opener) -> None:
+FOLLOWED = {
+    "hosts": lambda name, version: records.a_host(name, version=version),
+    "providers": lambda name, version: records.a_provider(name, generation=version),
+}
+
+
+@pytest.mark.parametrize("table", FOLLOWED)
+def test_who_follows_changes_knows_them_all(opener: Opener, table: str) -> None:
+    made = FOLLOWED[table]
     writer, reader = opener(), opener()
+
+    def rows(uow: UnitOfWork) -> Versioned[Any]:
+        followed: Versioned[Any] = getattr(uow, table)
+        return followed
+
     known: dict[str, int] = {}
     mark = 0
 
@@ -207,21 +221,22 @@ def test_who_follows_the_changes_of_hosts_knows_them_all(opener: Opener) -> None
         """Take over what has changed, and compare with everything."""
         nonlocal mark
         with reader.read() as uow:
-            changes = uow.hosts.changes(mark)
+            changes = rows(uow).changes(mark)
             known.update(changes.versions)
-            assert known == uow.hosts.versions()
+            assert known == rows(uow).versions()
         mark = changes.mark or 0
 
     follow()
     with writer.begin() as uow:
-        uow.hosts.add_many([records.a_host(name) for name in ("a", "b", "c")])
+        rows(uow).add_many([made(name, 1) for name in ("a", "b", "c")])
     follow()
     with writer.begin() as uow:
-        uow.hosts.save(records.a_host("b", version=2))
-        assert uow.hosts.save_if(records.a_host("c", version=2), 1)
+        rows(uow).save(made("b", 2))
+        assert rows(uow).save_if(made("c", 2), 1)
     follow()
+    assert known == {"a": 1, "b": 2, "c": 2}
     with writer.begin() as uow:
-        uow.hosts.add(records.a_host("d"))
+        rows(uow).add(made("d", 1))
     follow()
 
 

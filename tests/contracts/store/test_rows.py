@@ -55,6 +55,12 @@ KINDS = (
         lambda each: replace(each, enabled=False, disabled_reason="broken fan", version=2),
     ),
     Kind(
+        "providers",
+        records.a_provider("a"),
+        records.a_provider("b", parent_id=None, inventories={}, traits=frozenset()),
+        lambda each: replace(each, used={}, aggregates=frozenset(), generation=2),
+    ),
+    Kind(
         "allocations",
         records.an_allocation("a", "h-1"),
         records.an_allocation("a", "h-2"),
