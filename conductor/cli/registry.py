@@ -44,6 +44,7 @@ MODULES: Final[Mapping[str, str]] = {
     "zones": "zones",
     "server-groups": "server_groups",
     "quotas": "quotas",
+    "placement": "placement",
     "health": "health",
     "fit": "offline",
     "guest": "hardware",

@@ -1,0 +1,255 @@
+"""What does not add up between instances, moves, allocations and the use that is noted.
+
+Pure over what one transaction reads: the same books give the same findings. Instances and
+unfinished moves say who should hold what; allocations say who does; hosts and other providers
+note the sum. Consumers of other kinds than these two are somebody else's, and only summed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from conductor.placement.providers import INSTANCE, MIGRATION, Resources
+from conductor.placement.resources import amounts
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Allocation, Host, Instance, Inventory, Migration, Provider
+from models.errors import Rejected
+from models.hardware import accounting
+from models.hardware.constraints import guest_topology
+from models.hardware.flavor import Flavor
+from models.hardware.guest import Placement
+from models.hardware.image import Image
+from models.hardware.topology import HostTopology
+from models.lifecycle import UNFINISHED, InstanceState
+
+Code = Literal["orphan", "elsewhere", "missing", "amounts", "use", "overlap", "over_committed"]
+
+OURS: Final = (INSTANCE, MIGRATION)
+HEALABLE: Final = frozenset({"orphan", "elsewhere", "missing", "amounts", "use"})
+"""What healing can put right: of the others, somebody has to move or change something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that does not add up: a stable code, who and where, and a sentence.
+
+    `orphan`: the consumer is gone. `elsewhere`: it lives, and not there. `missing`: it is there
+    and holds nothing. `amounts`: it holds something else than it should. `use`: the provider
+    notes another use than its consumers have. `overlap`: pins that exclude each other.
+    `over_committed`: more is in use than can be claimed; new claims are refused there.
+    """
+
+    code: Code
+    provider: str
+    consumer_id: str | None
+    message: str
+
+    @property
+    def healable(self) -> bool:
+        """Whether healing puts it right."""
+        return self.code in HEALABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a consumer should hold of one host."""
+
+    consumer_id: str
+    kind: str
+    host: str
+    amounts: Resources
+    placement: Placement | None
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What one transaction saw: hosts and providers, who lives, who moves, who holds what."""
+
+    hosts: Sequence[Host]
+    providers: Sequence[Provider]
+    instances: Sequence[Instance]
+    moves: Sequence[Migration]
+    allocations: Sequence[Allocation]
+
+
+def read_books(uow: UnitOfWork) -> Books:
+    """Return everything that has to add up; grows with instances and hosts."""
+    live = [each for each in InstanceState if each is not InstanceState.DELETED]
+    return Books(
+        uow.hosts.where(),
+        uow.providers.where(),
+        uow.instances.where(state=live),
+        uow.migrations.where(state=list(UNFINISHED)),
+        uow.allocations.where(),
+    )
+
+
+def audit(books: Books) -> list[Finding]:
+    """Return what does not add up, by provider and consumer; nothing when all does."""
+    shares = _shares(books)
+    held, here = defaultdict(list), defaultdict(list)
+    for each in books.allocations:
+        held[each.provider].append(each)
+    for share in shares:
+        here[share.host].append(share)
+    found = [
+        *_of_consumers(books, shares),
+        *(
+            line
+            for host in books.hosts
+            for line in _of_host(host, held[host.name], here[host.name])
+        ),
+        *(line for each in books.providers for line in _of_provider(each, held[each.name])),
+    ]
+    return sorted(found, key=lambda each: (each.provider, each.consumer_id or "", each.code))
+
+
+def shares_of(
+    instance: Instance | None, moves: Iterable[Migration], held: Iterable[Allocation]
+) -> Iterator[Share]:
+    """Yield what an instance and its unfinished moves should hold of hosts.
+
+    Of a move that has begun the migration holds the source, and the instance the target; one
+    that was only asked for holds nothing yet. A flavor that contradicts itself holds what it
+    holds: there is nothing to compare it with.
+    """
+    if instance is None or instance.state is InstanceState.DELETED:
+        return
+    allocated = {(each.consumer_id, each.provider): each.amounts for each in held}
+    begun = [move for move in moves if (move.id, move.source) in allocated]
+    if instance.host and not any(not move.switched for move in begun):
+        yield _share(instance, instance.id, instance.host, instance.placement, allocated)
+    for move in begun:
+        source = _wanted(move.source_flavor, instance.image)
+        source = allocated[move.id, move.source] if source is None else source
+        yield Share(move.id, MIGRATION, move.source, source, move.source_placement)
+        if move.target is not None and not move.switched:
+            target = _wanted(move.target_flavor, instance.image)
+            if target is None:
+                target = allocated.get((instance.id, move.target), {})
+            yield Share(instance.id, INSTANCE, move.target, target, move.target_placement)
+
+
+def used_by(topology: HostTopology, shares: Iterable[Share]) -> HostTopology:
+    """Return the hardware with exactly these placements in use.
+
+    Raises `Rejected` (see `accounting.claim`) where two of them exclude each other.
+    """
+    bare = accounting.without_use(topology)
+    after = HostTopology(bare.cells, topology.pci_pools)
+    for share in shares:
+        if share.placement is not None:
+            after = accounting.claim(after, share.placement)
+    return after
+
+
+def summed(held: Iterable[Allocation]) -> Resources:
+    """Return what these allocations take together."""
+    total: Counter[str] = Counter()
+    for each in held:
+        total.update(each.amounts)
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def _shares(books: Books) -> list[Share]:
+    moves, held = defaultdict(list), defaultdict(list)
+    owner = {move.id: move.instance_id for move in books.moves}
+    for move in books.moves:
+        moves[move.instance_id].append(move)
+    for each in books.allocations:
+        held[owner.get(each.consumer_id, each.consumer_id)].append(each)
+    return [
+        share
+        for instance in books.instances
+        for share in shares_of(instance, moves[instance.id], held[instance.id])
+    ]
+
+
+def _of_consumers(books: Books, shares: Iterable[Share]) -> Iterator[Finding]:
+    living = {each.id for each in books.instances} | {each.id for each in books.moves}
+    wanted = {(each.consumer_id, each.host): each for each in shares}
+    on_hosts = {host.name for host in books.hosts}
+    seen = set()
+    for held in books.allocations:
+        who, where = held.consumer_id, held.provider
+        seen.add((who, where))
+        share = wanted.get((who, where))
+        if held.consumer_kind not in OURS:
+            continue
+        if who not in living:
+            yield Finding("orphan", where, who, f"{who} holds {_said(held.amounts)} and is gone")
+        elif share is None and where in on_hosts:
+            text = f"{who} holds {_said(held.amounts)} and is not there"
+            yield Finding("elsewhere", where, who, text)
+        elif share is not None and dict(held.amounts) != dict(share.amounts):
+            text = f"{who} holds {_said(held.amounts)}, not {_said(share.amounts)}"
+            yield Finding("amounts", where, who, text)
+    for (who, where), share in wanted.items():
+        if (who, where) not in seen:
+            text = f"{who} is there and does not hold {_said(share.amounts)}"
+            yield Finding("missing", where, who, text)
+
+
+def _of_host(host: Host, held: Sequence[Allocation], here: Iterable[Share]) -> Iterator[Finding]:
+    yield from _of_sum(host.name, host.inventory, host.used, held)
+    ours = sum(each.consumer_kind in OURS for each in held)
+    if host.instances != ours:
+        text = f"{host.instances} instances are counted, {ours} hold something"
+        yield Finding("use", host.name, None, text)
+    try:
+        topology = used_by(host.topology, here)
+    except Rejected as error:
+        yield Finding("overlap", host.name, None, f"instances exclude each other: {error}")
+    else:
+        if topology != host.topology:
+            text = (
+                "CPUs, memory or pages of NUMA cells are noted otherwise than instances have them"
+            )
+            yield Finding("use", host.name, None, text)
+
+
+def _of_provider(provider: Provider, held: Sequence[Allocation]) -> Iterator[Finding]:
+    yield from _of_sum(provider.name, provider.inventories, provider.used, held)
+
+
+def _of_sum(
+    name: str, inventories: Mapping[str, Inventory], used: Resources, held: Sequence[Allocation]
+) -> Iterator[Finding]:
+    total = summed(held)
+    if total != {each: amount for each, amount in used.items() if amount}:
+        text = f"noted as in use is {_said(used)}, held is {_said(total)}"
+        yield Finding("use", name, None, text)
+    for each, amount in total.items():
+        has = inventories[each].capacity if each in inventories else 0
+        if amount > has:
+            text = f"{amount} {each} are in use, {has} can be claimed: takes no new claims"
+            yield Finding("over_committed", name, None, text)
+
+
+def _share(
+    instance: Instance,
+    consumer: str,
+    host: str,
+    placement: Placement | None,
+    allocated: Mapping[tuple[str, str], Resources],
+) -> Share:
+    wanted = _wanted(instance.flavor, instance.image)
+    if wanted is None:
+        wanted = allocated.get((consumer, host), {})
+    return Share(consumer, INSTANCE, host, wanted, placement)
+
+
+def _wanted(flavor: Flavor, image: Image | None) -> Resources | None:
+    """Return what an instance of flavor and image takes; None where the two contradict."""
+    try:
+        guest = guest_topology(flavor, image or Image(id=""))
+        return amounts(flavor, guest, volume_backed=image is None)
+    except Rejected:
+        return None
+
+
+def _said(resources: Resources) -> str:
+    return ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items())) or "nothing"

@@ -1,0 +1,1 @@
+"""The placement service: providers, candidates, claims, audits; pure and in memory."""
