@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from conductor.store.records import Inventory, Provider, nothing
+from conductor.store.records import Host, Inventory, Provider, nothing
 from models.hardware.frozen import FrozenMap
 
 SHARING: Final = "MISC_SHARES_VIA_AGGREGATE"
@@ -18,6 +18,20 @@ MIGRATION: Final = "migration"
 
 Resources = Mapping[str, int]
 """Amounts by resource class, all greater than 0."""
+
+
+def root_of(host: Host) -> Provider:
+    """Return a host as the root of its tree of providers."""
+    return Provider(
+        id=host.provider_id,
+        name=host.name,
+        root_id=host.provider_id,
+        generation=host.version,
+        inventories=host.inventory,
+        used=host.used,
+        traits=frozenset(host.traits),
+        aggregates=frozenset(host.aggregates),
+    )
 
 
 def over_committed(provider: Provider) -> Resources:

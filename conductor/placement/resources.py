@@ -78,21 +78,26 @@ def inventory_of(
 ) -> Mapping[str, Inventory]:
     """Return what a host offers: CPUs by set, MiB of all NUMA cells, GiB, devices by alias.
 
-    Classes of which it has nothing are left out.
-
-    The host's own CPUs come out of the shared ones: dedicated CPUs are set apart by number.
+    Classes of which it has nothing are left out. The host's own CPUs come out of the shared
+    ones: dedicated CPUs are set apart by number. One guest gets at most what the host has of its
+    own, whatever the ratio.
     """
     shared = sum(cell.shared_cpus.bit_count() for cell in topology.cells)
     dedicated = sum(cell.dedicated_cpus.bit_count() for cell in topology.cells)
     memory_mib = sum(cell.memory_mib for cell in topology.cells)
     offered = {
-        VCPU: Inventory(shared, reserved.vcpus, ratios.cpu),
+        VCPU: _over_committed(shared, reserved.vcpus, ratios.cpu),
         PCPU: Inventory(dedicated),
-        MEMORY_MB: Inventory(memory_mib, reserved.memory_mib, ratios.ram),
-        DISK_GB: Inventory(disk_gb, reserved.disk_gb, ratios.disk),
+        MEMORY_MB: _over_committed(memory_mib, reserved.memory_mib, ratios.ram),
+        DISK_GB: _over_committed(disk_gb, reserved.disk_gb, ratios.disk),
         **{name: Inventory(count) for name, count in device_totals(topology).items()},
     }
     return {name: inventory for name, inventory in offered.items() if inventory.total}
+
+
+def _over_committed(total: int, reserved: int, ratio: float) -> Inventory:
+    # At least 1, as everywhere in the field: where less is left, the capacity is 0.
+    return Inventory(total, reserved, ratio, max_unit=max(1, total - reserved))
 
 
 def capacity(inventory: Inventory) -> int:
@@ -103,7 +108,7 @@ def capacity(inventory: Inventory) -> int:
 def room(host: Host, asked: Mapping[str, int]) -> Shortage | None:
     """Return the first class of which the host has too little for `asked`, or nothing.
 
-    One guest never gets more than the host has of its own, whatever the ratio.
+    One guest never gets more than the inventory's `max_unit`.
     """
     for name, amount in asked.items():
         have = min(left_of(host, name), most_of(host, name))
@@ -140,12 +145,20 @@ def _overrides(flavor: Flavor) -> Mapping[str, int]:
         if not key.startswith(OVERRIDE):
             continue
         name = key.removeprefix(OVERRIDE)
-        if name not in _STANDARD and not os_resource_classes.is_custom(name):
-            raise _invalid(key, value, "the class should be a standard or a CUSTOM_ one")
-        if not (value.isascii() and value.isdigit() and len(value) <= len(str(MOST))):
-            raise _invalid(key, value, f"should be a whole number from 0 to {MOST}")
-        found[name] = int(value)
+        found[name] = class_amount(key, name, value)
     return found
+
+
+def class_amount(key: str, name: str, value: str) -> int:
+    """Return the amount that an extra spec asks of a resource class.
+
+    Raises `Rejected` (`resources_invalid`) where it is no count, or the class is none.
+    """
+    if name not in _STANDARD and not os_resource_classes.is_custom(name):
+        raise _invalid(key, value, "the class should be a standard or a CUSTOM_ one")
+    if not (value.isascii() and value.isdigit() and len(value) <= len(str(MOST))):
+        raise _invalid(key, value, f"should be a whole number from 0 to {MOST}")
+    return int(value)
 
 
 def _invalid(key: str, value: str, rule: str) -> Rejected:

@@ -156,7 +156,8 @@ class Inventory:
     """How much of one resource class a provider has: capacity is (total - reserved) * ratio.
 
     One claim takes from `min_unit` to `max_unit` (absent: as much as there is), in whole steps
-    of `step_size`.
+    of `step_size`. A ratio lets many share and makes nothing larger: of what has a size of its
+    own, `max_unit` says so.
     """
 
     total: int
@@ -177,8 +178,12 @@ class Inventory:
 
     @property
     def most(self) -> int:
-        """What one guest can have at most: a ratio lets many share, it makes no host larger."""
-        return min(self.capacity, max(0, self.total - self.reserved))
+        """What one claim can take at most, were nothing in use."""
+        return self.capacity if self.max_unit is None else min(self.capacity, self.max_unit)
+
+    def takes(self, amount: int) -> bool:
+        """Say whether a claim may be of this size, were there enough: `most` says how much is."""
+        return amount >= self.min_unit and amount % self.step_size == 0
 
 
 @lru_cache(maxsize=4096)

@@ -97,10 +97,10 @@ def test_a_host_offers_the_cpus_of_its_sets_and_the_memory_of_its_cells() -> Non
         Ratios(cpu=4.0, ram=1.5, disk=2.0),
     )
     assert offered == {
-        "VCPU": Inventory(12, 2, 4.0),
+        "VCPU": Inventory(12, 2, 4.0, max_unit=10),
         "PCPU": Inventory(8, 0, 1.0),
-        "MEMORY_MB": Inventory(8192, 1024, 1.5),
-        "DISK_GB": Inventory(500, 10, 2.0),
+        "MEMORY_MB": Inventory(8192, 1024, 1.5, max_unit=7168),
+        "DISK_GB": Inventory(500, 10, 2.0, max_unit=490),
     }
 
 
