@@ -14,12 +14,13 @@ The last makes places that are alike, and items that are alike, cost as much as 
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from typing import Final
+
+from conductor.placement.kinds import Kind, bits
 
 STEPS_AT_MOST: Final = 100_000
 """After so many steps without one more way the search ends: packing has no cheap exact answer."""
@@ -27,15 +28,12 @@ STEPS_AT_MOST: Final = 100_000
 DEAD_AT_MOST: Final = 20_000
 """How many dead ends are remembered, some hundred bytes each."""
 
-SUMS_AT_MOST: Final = 256
-"""How many sums of amounts room is rounded down to; where there are more it is not rounded."""
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """What needs a place: `places` is a bit mask, `takes` are amounts by kind of room.
 
-    An item that `marks` adds the marks of its place to those that are owed.
+    An item that `marks` pays with the marks of its place what is owed.
     """
 
     places: int
@@ -44,18 +42,12 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """Items of which one sits at the head: a place that has all the others' at or below it."""
-
-    members: int
-
-
-@dataclass(frozen=True, slots=True)
 class Problem:
-    """Items, and `count` places: their room by kind, their marks, and what is below them.
+    """Items, and `count` places: their room by kind and place, their marks, their parents.
 
-    `owed` marks must be met together by the places of the items that mark. No two items of
-    `apart` (a bit mask) share a place.
+    `owed` marks must be paid together by the places of the items that mark. No two items of
+    `apart` (a bit mask) share a place. Of each of `families` (bit masks of items) one sits at
+    the head: a place that has those of all the others at or below it.
     """
 
     count: int
@@ -64,8 +56,19 @@ class Problem:
     marks: tuple[int, ...] = ()
     owed: int = 0
     apart: int = 0
-    families: tuple[Family, ...] = ()
-    below: tuple[int, ...] = ()
+    families: tuple[int, ...] = ()
+    parents: tuple[int | None, ...] = ()
+
+
+def ways(problem: Problem) -> Iterator[tuple[int, ...]]:
+    """Yield the place of every item, in the order of the items; no way comes twice.
+
+    A search that takes `STEPS_AT_MOST` steps without finding one more way ends there.
+    """
+    if problem.items:
+        search = _Search(problem)
+        for places in search.ways():
+            yield tuple(places[at] for at in search.back)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,83 +81,36 @@ class _State:
     heads: tuple[tuple[int, int], ...] = ()
     """Place and members of families whose head nobody sits at yet."""
 
-    pairs: dict[int, int] = field(default_factory=dict)
-    """A matching of items that must be apart with places: item to place."""
-
-
-def ways(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Yield the place of every item, in the order of the items; no way comes twice.
-
-    A search that takes `STEPS_AT_MOST` steps without finding one more way ends there.
-    """
-    if not problem.items:
-        return
-    search = _Search(problem)
-    for places in search.ways():
-        yield tuple(places[at] for at in search.back)
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
-class _Kind:
-    """One kind of room that may run out, and what items take of it, by item in search order."""
-
-    def __init__(self, amounts: Sequence[int]) -> None:
-        self.amounts = amounts
-        self.users = sum(1 << item for item, amount in enumerate(amounts) if amount)
-        self.needs = [sum(amounts[item:]) for item in range(len(amounts) + 1)]
-        self.sums = [self._sums_from(item) for item in range(len(amounts) + 1)]
-        self._steps = sorted({0, *amounts})
-        self._within = [
-            sum(1 << item for item, amount in enumerate(amounts) if amount <= step)
-            for step in self._steps
-        ]
-
-    def within(self, room: int) -> int:
-        """Return which items take no more than this room, as a bit mask."""
-        return self._within[bisect_right(self._steps, room) - 1]
-
-    def filled(self, room: int, first: int) -> int:
-        """Return the most of this room that items from `first` on could fill."""
-        sums = self.sums[first]
-        return sums[bisect_right(sums, room) - 1] if sums else min(room, self.needs[first])
-
-    def is_shared(self, first: int) -> bool:
-        """Say whether at least two of the items from `first` on take of it."""
-        return (self.users >> first).bit_count() > 1
-
-    def _sums_from(self, first: int) -> list[int]:
-        sums = {0}
-        for amount in self.amounts[first:]:
-            sums |= {each + amount for each in sums}
-            if len(sums) > SUMS_AT_MOST:
-                return []
-        return sorted(sums)
+    pairs: Mapping[int, int] = field(default_factory=dict)
+    """A matching of places with items that must be apart."""
 
 
 class _Search:
-    """The search for the ways of one problem; items are numbered anew, the hardest first."""
+    """The search for the ways of one problem; items are numbered anew, in the order of turns.
+
+    A turn gives an item its place, or a family its head, just before its first member: every
+    way has exactly one head of each family, so no way comes twice.
+    """
 
     def __init__(self, problem: Problem) -> None:
-        order = sorted(range(len(problem.items)), key=lambda item: _ease(problem, item))
+        order = _order(problem)
         self.back = sorted(range(len(order)), key=order.__getitem__)
         self.items = [problem.items[item] for item in order]
         self.problem = problem
-        self.count = problem.count
+        self.places = range(problem.count)
         self.apart = self._renumbered(problem.apart)
-        self.families = [self._renumbered(each.members) for each in problem.families]
+        self.families = sorted(
+            (self._renumbered(each) for each in problem.families), key=lambda each: each & -each
+        )
         self.marking = sum(1 << at for at, item in enumerate(self.items) if item.marks)
         self.all = (1 << len(order)) - 1
-        self.kinds, self.rooms = self._scarce()
+        self.kinds, self.rooms = _scarce(problem, self.items)
         self.takes = [
             [(at, kind.amounts[item]) for at, kind in enumerate(self.kinds) if kind.amounts[item]]
             for item in range(len(order))
         ]
+        self.below = _below(problem.parents)
+        self.bottom_up = sorted(self.places, key=lambda place: self.below[place].bit_count())
         self._dead: set[object] = set()
         self._columns: dict[object, int] = {}
         self._steps = 0
@@ -162,110 +118,144 @@ class _Search:
     def ways(self) -> Iterator[list[int]]:
         fits = tuple(
             sum(1 << at for at, item in enumerate(self.items) if item.places >> place & 1)
-            for place in range(self.count)
+            for place in self.places
         )
-        start = self._looked_ahead(_State(fits, self.rooms, self.problem.owed), 0)
+        state = _State(fits, self.rooms, self.problem.owed)
+        start = self._looked_ahead(state, 0, self.all, self.all)
         if start is not None:
-            yield from self._with_heads(start, 0)
+            yield from self._from(start, 0, 0, [0] * len(self.items))
 
-    def _with_heads(self, state: _State, family: int) -> Iterator[list[int]]:
-        """Choose the heads first: every way has exactly one of each family, so none comes twice."""
-        if family == len(self.families):
-            yield from self._from(state, 0, [0] * len(self.items))
-            return
-        key = (family, state.fits, state.heads)
-        if key in self._dead:
-            return
-        found = False
-        for place in range(self.count):
-            headed = self._headed(state, self.families[family], place)
-            if headed is not None:
-                for places in self._with_heads(headed, family + 1):
-                    found = True
-                    yield places
-        if not found:
-            self._bury(key)
-
-    def _headed(self, state: _State, members: int, head: int) -> _State | None:
-        below = self.problem.below[head]
-        if not state.fits[head] & members or self._is_spent():
-            return None
-        fits = tuple(
-            each if below >> place & 1 else each & ~members for place, each in enumerate(state.fits)
-        )
-        heads = (*state.heads, (head, members))
-        return self._looked_ahead(_State(fits, state.rooms, state.owed, heads, state.pairs), 0)
-
-    def _from(self, state: _State, item: int, places: list[int]) -> Iterator[list[int]]:
-        """Yield the ways to place this item and those after it; `places` has those before."""
-        last = item + 1 == len(self.items)
-        key = None if last else self._key(state, item)
+    def _from(
+        self, state: _State, item: int, family: int, places: list[int]
+    ) -> Iterator[list[int]]:
+        """Yield the ways to go on from this item and family; `places` has the items before."""
+        key = self._key(state, item, family) if self._dead else None
         if key is not None and key in self._dead:
             return
         found = False
-        for place in range(self.count):
-            if not state.fits[place] >> item & 1:
-                continue
-            if self._is_spent():
-                return
-            left = self._looked_ahead(self._placed(state, item, place), item + 1)
-            if left is None:
-                continue
-            here = [*places[:item], place, *places[item + 1 :]]
-            for each in (here,) if last else self._from(left, item + 1, here):
-                found, self._steps = True, 0
-                yield each
-        if key is not None and not found:
-            self._bury(key)
+        if family < len(self.families) and self.families[family] >> item & 1:
+            branches = self._with_heads(state, item, family, places)
+        elif item + 1 < len(self.items):
+            branches = self._with_places(state, item, family, places)
+        else:
+            branches = self._finished(state, item, places)
+        for each in branches:
+            found, self._steps = True, 0
+            yield each
+        if not found and len(self._dead) < DEAD_AT_MOST and self._steps <= STEPS_AT_MOST:
+            self._dead.add(key or self._key(state, item, family))
 
-    def _placed(self, state: _State, item: int, place: int) -> _State:
-        """Return what is left once an item has this place."""
-        fits, rooms = list(state.fits), list(state.rooms)
-        for at, amount in self.takes[item]:
-            row = list(rooms[at])
-            row[place] -= amount
-            rooms[at] = tuple(row)
-            fits[place] &= self.kinds[at].within(row[place])
+    def _with_heads(
+        self, state: _State, item: int, family: int, places: list[int]
+    ) -> Iterator[list[int]]:
+        members = self.families[family]
+        for head in self.places:
+            if state.fits[head] & members and self._may_go_on():
+                headed = self._headed(state, item, members, head)
+                if headed is not None:
+                    yield from self._from(headed, item, family + 1, places)
+
+    def _with_places(
+        self, state: _State, item: int, family: int, places: list[int]
+    ) -> Iterator[list[int]]:
+        for place in self.places:
+            if state.fits[place] >> item & 1 and self._may_go_on():
+                left = self._placed(state, item, place)
+                if left is not None:
+                    places[item] = place
+                    yield from self._from(left, item + 1, family, places)
+
+    def _finished(self, state: _State, item: int, places: list[int]) -> Iterator[list[int]]:
+        """Yield the places of the last item that pay all that is still owed."""
+        owed = state.owed if self.items[item].marks else 0
+        if state.owed != owed:
+            return
+        for place in self.places:
+            if not state.fits[place] >> item & 1 or owed & ~self.problem.marks[place]:
+                continue
+            if any(head != place or not members >> item & 1 for head, members in state.heads):
+                continue
+            if self._may_go_on():
+                places[item] = place
+                yield places
+
+    def _headed(self, state: _State, first: int, members: int, head: int) -> _State | None:
+        """Return what is left once this place is the head of a family, if it can be."""
+        below = self.below[head]
+        others = ~members
+        fits = tuple(
+            [each if below >> place & 1 else each & others for place, each in enumerate(state.fits)]
+        )
+        heads = (*state.heads, (head, members))
+        headed = _State(fits, state.rooms, state.owed, heads, state.pairs)
+        return self._looked_ahead(headed, first, self.all, members)
+
+    def _placed(self, state: _State, item: int, place: int) -> _State | None:
+        """Return what is left once an item has this place, if all others can still be placed."""
+        fits, rooms = list(state.fits), state.rooms
+        if self.takes[item]:
+            changed = list(rooms)
+            for at, amount in self.takes[item]:
+                row = list(changed[at])
+                row[place] -= amount
+                changed[at] = tuple(row)
+                fits[place] &= self.kinds[at].within(row[place])
+            rooms = tuple(changed)
         if self.apart >> item & 1:
             fits[place] &= ~self.apart
-        owed = state.owed
-        if self.items[item].marks:
+        owed, heads = state.owed, state.heads
+        if owed and self.items[item].marks:
             owed &= ~self.problem.marks[place]
-        heads = state.heads
         if heads:
-            heads = tuple(each for each in heads if not (each[0] == place and each[1] >> item & 1))
-        return _State(tuple(fits), tuple(rooms), owed, heads, state.pairs)
+            heads = tuple(each for each in heads if each[0] != place or not each[1] >> item & 1)
+        touched = 1 << item | state.fits[place] & ~fits[place]
+        left = _State(tuple(fits), rooms, owed, heads, state.pairs)
+        return self._looked_ahead(left, item + 1, touched, self.all)
 
-    def _looked_ahead(self, state: _State, first: int) -> _State | None:
-        """Return the state, matched, or nothing where items from `first` on cannot be placed."""
+    def _looked_ahead(self, state: _State, first: int, touched: int, among: int) -> _State | None:
+        """Return the state, matched, or nothing where items from `first` on cannot be placed.
+
+        Of kinds of room only those that `touched` items take are looked at, for those `among`.
+        """
         coming = self.all >> first << first
         if reduce(or_, state.fits, 0) & coming != coming:
             return None
-        if state.owed and state.owed & ~self._payable(state, coming):
+        if state.owed and not self._can_pay(state, coming):
             return None
         if any(not state.fits[place] & members & coming for place, members in state.heads):
             return None
-        if any(self._falls_short(state, at, first) for at in range(len(self.kinds))):
-            return None
+        for at, kind in enumerate(self.kinds):
+            if kind.users & touched and self._falls_short(state, at, first, among):
+                return None
         if (self.apart & coming).bit_count() > 1:
-            pairs = self._matched(state, coming)
+            pairs = _matched(state.fits, self.apart & coming, state.pairs)
             if pairs is None:
                 return None
             return _State(state.fits, state.rooms, state.owed, state.heads, pairs)
         return state
 
-    def _payable(self, state: _State, coming: int) -> int:
-        marking = self.marking & coming
-        marks = self.problem.marks
-        return reduce(or_, (marks[at] for at, each in enumerate(state.fits) if each & marking), 0)
+    def _can_pay(self, state: _State, coming: int) -> bool:
+        """Say whether each owed mark could be paid by an item of its own, or by one that pays many.
 
-    def _falls_short(self, state: _State, at: int, first: int) -> bool:
+        An item pays at most as many as the best of its places.
+        """
+        slots: list[int] = []
+        marks = [each & state.owed for each in self.problem.marks]
+        marking = self.marking & coming
+        for item in bits(marking):
+            paid = [marks[at] for at, each in enumerate(state.fits) if each >> item & 1]
+            slots += [reduce(or_, paid, 0)] * max(each.bit_count() for each in paid)
+        return _matched(slots, state.owed, {}) is not None
+
+    def _falls_short(self, state: _State, at: int, first: int, among: int) -> bool:
         """Say whether all room left of a kind is less than what the items to come take of it."""
         kind = self.kinds[at]
-        if not kind.is_shared(first):
+        users = (kind.users & among) >> first << first
+        if users & users - 1 == 0:
             return False
-        users = kind.users >> first << first
         left = kind.needs[first]
+        if users != kind.users >> first << first:
+            left = sum(kind.amounts[item] for item in bits(users))
         for place, room in enumerate(state.rooms[at]):
             if state.fits[place] & users:
                 left -= kind.filled(room, first)
@@ -273,27 +263,12 @@ class _Search:
                     return False
         return True
 
-    def _matched(self, state: _State, coming: int) -> dict[int, int] | None:
-        """Return a matching of all items to come that must be apart, or nothing if there is none.
-
-        That of the state before is taken over as far as it still holds.
-        """
-        pairs = {
-            item: place
-            for item, place in state.pairs.items()
-            if coming >> item & 1 and state.fits[place] >> item & 1
-        }
-        owners = {place: item for item, place in pairs.items()}
-        for item in _bits(self.apart & coming):
-            if item not in pairs and not _augment(state.fits, item, owners, set()):
-                return None
-        return {item: place for place, item in owners.items()}
-
-    def _key(self, state: _State, first: int) -> object:
+    def _key(self, state: _State, first: int, family: int) -> object:
         """Return what is left to do without the names of the places.
 
         Each place is the items that still fit there, what they could fill of its room, and what
         is owed that it pays; the order of the places does not matter to whether there is a way.
+        As long as heads are to be chosen, each also is what is below it.
         """
         coming = self.all >> first << first
         shared = [
@@ -301,53 +276,66 @@ class _Search:
             for kind, row in zip(self.kinds, state.rooms, strict=True)
             if kind.is_shared(first)
         ]
-        owed = state.owed
-        columns = []
-        for place, each in enumerate(state.fits):
-            fits = each & coming
-            if not fits:
-                continue
-            column = (
-                fits,
-                tuple(kind.filled(row[place], first) for kind, row in shared),
-                self.problem.marks[place] & owed if owed else 0,
-                tuple(members for head, members in state.heads if head == place),
+        columns = [
+            (
+                each & coming,
+                tuple([kind.filled(row[place], first) for kind, row in shared]),
+                self.problem.marks[place] & state.owed if state.owed else 0,
+                tuple([members for head, members in state.heads if head == place])
+                if state.heads
+                else (),
             )
-            columns.append(self._columns.setdefault(column, len(self._columns)))
-        return first, owed, tuple(sorted(columns))
+            if each & coming
+            else None
+            for place, each in enumerate(state.fits)
+        ]
+        trees = family < len(self.families)
+        return first, family, state.owed, self._nested(columns) if trees else self._flat(columns)
 
-    def _bury(self, key: object) -> None:
-        if len(self._dead) < DEAD_AT_MOST and not self._is_over():
-            self._dead.add(key)
+    def _flat(self, columns: Sequence[object]) -> object:
+        number = self._columns.setdefault
+        return tuple(sorted(number(each, len(self._columns)) for each in columns if each))
 
-    def _is_spent(self) -> bool:
+    def _nested(self, columns: Sequence[object]) -> object:
+        """Return the columns as a forest, the children of each place in no order."""
+        parents, number = self.problem.parents, self._columns.setdefault
+        children: list[list[int]] = [[] for _ in columns]
+        roots: list[int] = []
+        for place in self.bottom_up:
+            column = (columns[place], tuple(sorted(children[place])))
+            parent = parents[place]
+            (roots if parent is None else children[parent]).append(
+                number(column, len(self._columns))
+            )
+        return tuple(sorted(roots))
+
+    def _may_go_on(self) -> bool:
         self._steps += 1
-        return self._is_over()
-
-    def _is_over(self) -> bool:
-        return self._steps > STEPS_AT_MOST
-
-    def _scarce(self) -> tuple[list[_Kind], tuple[tuple[int, ...], ...]]:
-        """Return the kinds of room that may run out, and their room by place.
-
-        Where every place that is asked about has room for all, a kind needs no watching.
-        """
-        kinds, rooms = [], []
-        for at, row in enumerate(self.problem.rooms):
-            amounts = [dict(item.takes).get(at, 0) for item in self.items]
-            total = sum(amounts)
-            users = [item.places for item in self.items if dict(item.takes).get(at)]
-            if len(users) > 1 and any(row[place] < total for place in _bits(reduce(or_, users))):
-                kinds.append(_Kind(amounts))
-                rooms.append(row)
-        return kinds, tuple(rooms)
+        return self._steps <= STEPS_AT_MOST
 
     def _renumbered(self, mask: int) -> int:
-        return sum(1 << self.back[item] for item in _bits(mask))
+        return sum(1 << self.back[item] for item in bits(mask))
+
+
+def _matched(fits: Sequence[int], items: int, known: Mapping[int, int]) -> dict[int, int] | None:
+    """Return a place to item matching of all of the items, or nothing where there is none.
+
+    What is known of an earlier one is taken over as far as it still holds.
+    """
+    owners = {
+        place: item
+        for place, item in known.items()
+        if items >> item & 1 and fits[place] >> item & 1
+    }
+    matched = sum(1 << item for item in owners.values())
+    for item in bits(items & ~matched):
+        if not _augment(fits, item, owners, set()):
+            return None
+    return owners
 
 
 def _augment(fits: Sequence[int], item: int, owners: dict[int, int], seen: set[int]) -> bool:
-    """Give an item a place, moving others; `owners` (place to item) is the caller's own."""
+    """Give an item a place, moving others; `owners` and `seen` are the caller's to be changed."""
     for place, each in enumerate(fits):
         if each >> item & 1 and place not in seen:
             seen.add(place)
@@ -357,8 +345,51 @@ def _augment(fits: Sequence[int], item: int, owners: dict[int, int], seen: set[i
     return False
 
 
-def _ease(problem: Problem, item: int) -> tuple[object, ...]:
-    """Order items: few places first, then large ones; those alike come one after the other."""
+def _order(problem: Problem) -> list[int]:
+    """Return the items in the order of turns: few places first, then large ones.
+
+    Families stay together, or what one of them cannot do would show only after the next; items
+    that are alike come one after the other, so that what is left after them is alike too.
+    """
+    ease = [_ease(problem, item) for item in range(len(problem.items))]
+    keys = [(each, 0, each) for each in ease]
+    for number, members in reversed(list(enumerate(problem.families, 1))):
+        hardest = min(ease[item] for item in bits(members))
+        for item in bits(members):
+            keys[item] = (hardest, number, ease[item])
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def _ease(problem: Problem, item: int) -> tuple[int, float, int, tuple[tuple[int, int], ...]]:
     asked = problem.items[item]
     share = sum(amount / max(1, *problem.rooms[kind]) for kind, amount in asked.takes)
-    return asked.places.bit_count(), -share, asked.places, asked.takes, item
+    return asked.places.bit_count(), -share, asked.places, asked.takes
+
+
+def _scarce(
+    problem: Problem, items: Sequence[Item]
+) -> tuple[list[Kind], tuple[tuple[int, ...], ...]]:
+    """Return the kinds of room that may run out, and their room by place.
+
+    Where every place that is asked about has room for all, a kind needs no watching.
+    """
+    kinds, rooms = [], []
+    for at, row in enumerate(problem.rooms):
+        amounts = [dict(item.takes).get(at, 0) for item in items]
+        users = [item.places for item, amount in zip(items, amounts, strict=True) if amount]
+        scarce = any(row[place] < sum(amounts) for place in bits(reduce(or_, users, 0)))
+        if len(users) > 1 and scarce:
+            kinds.append(Kind(amounts))
+            rooms.append(row)
+    return kinds, tuple(rooms)
+
+
+def _below(parents: Sequence[int | None]) -> list[int]:
+    """Return for every place the bit mask of itself and all below it."""
+    below = [1 << place for place in range(len(parents))]
+    for place, parent in enumerate(parents):
+        above = parent
+        while above is not None:
+            below[above] |= 1 << place
+            above = parents[above]
+    return below

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from conductor.placement.assigning import Family, Item, Problem, ways
+from conductor.placement.assigning import Item, Problem, ways
 from conductor.placement.providers import SHARING, Resources
 from conductor.placement.requests import (
     UNNUMBERED,
@@ -142,10 +142,10 @@ def _problem(tree: Tree, request: CandidateRequest, asks: Sequence[_Ask]) -> Pro
         owed=(1 << len(wanted)) - 1,
         apart=numbered if request.policy == "isolate" else 0,
         families=tuple(
-            Family(sum(by_suffix.get(suffix, 0) for suffix in suffixes))
+            sum(by_suffix.get(suffix, 0) for suffix in suffixes)
             for suffixes in request.same_subtree
         ),
-        below=_below(providers),
+        parents=_parents(providers),
     )
 
 
@@ -186,16 +186,10 @@ def _has(provider: Provider, name: str, amount: int) -> bool:
     return inventory is not None and inventory.takes(amount) and amount <= room_of(provider, name)
 
 
-def _below(providers: Sequence[Provider]) -> tuple[int, ...]:
-    """Return which providers are each one or its descendants, as bit masks."""
+def _parents(providers: Sequence[Provider]) -> tuple[int | None, ...]:
+    """Return the number of each one's parent, nothing where that is not among them."""
     at = {each.id: place for place, each in enumerate(providers)}
-    below = [1 << place for place in range(len(providers))]
-    for place, each in enumerate(providers):
-        parent = at.get(each.parent_id or "")
-        while parent is not None:
-            below[parent] |= 1 << place
-            parent = at.get(providers[parent].parent_id or "")
-    return tuple(below)
+    return tuple(None if each.parent_id is None else at.get(each.parent_id) for each in providers)
 
 
 def _mask(flags: Iterable[bool]) -> int:
@@ -215,7 +209,7 @@ class _Naming:
         self._asks = asks
         self._suffixes = list(dict.fromkeys(ask.group.suffix for ask in asks))
         self._suffix_of = [self._suffixes.index(ask.group.suffix) for ask in asks]
-        self._sums: dict[int, Resources] = {}
+        self._sums: dict[int, Resources | None] = {}
         self._users: dict[int, tuple[str, ...]] = {}
 
     def candidate(self, places: Sequence[int]) -> Candidate:
@@ -228,22 +222,26 @@ class _Naming:
         allocations = {
             self._ids[place]: resources
             for place, asks in served.items()
-            if (resources := self._sums.get(asks) or self._sum(asks))
+            if (resources := self._sum(asks)) is not None
         }
         mappings = {
-            suffix: self._users.get(mask) or self._names(mask)
-            for suffix, mask in zip(self._suffixes, users, strict=True)
+            suffix: self._names(mask) for suffix, mask in zip(self._suffixes, users, strict=True)
         }
         return Candidate(FrozenMap(allocations), FrozenMap(mappings), self._root_id)
 
-    def _sum(self, asks: int) -> Resources:
-        total: dict[str, int] = {}
-        for at, ask in enumerate(self._asks):
-            if asks >> at & 1:
-                for name, amount in ask.resources.items():
-                    total[name] = total.get(name, 0) + amount
-        return self._sums.setdefault(asks, FrozenMap(total))
+    def _sum(self, asks: int) -> Resources | None:
+        """Return what these asks take together, nothing where that is nothing."""
+        if asks not in self._sums:
+            total: dict[str, int] = {}
+            for at, ask in enumerate(self._asks):
+                if asks >> at & 1:
+                    for name, amount in ask.resources.items():
+                        total[name] = total.get(name, 0) + amount
+            self._sums[asks] = FrozenMap(total) if total else None
+        return self._sums[asks]
 
     def _names(self, mask: int) -> tuple[str, ...]:
-        names = (name for place, name in enumerate(self._ids) if mask >> place & 1)
-        return self._users.setdefault(mask, tuple(names))
+        if mask not in self._users:
+            names = (name for place, name in enumerate(self._ids) if mask >> place & 1)
+            self._users[mask] = tuple(names)
+        return self._users[mask]
