@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from tests.acceptance.figures import Figures, told
 from tests.acceptance.fleet import TIMES, Fleet, Services
+from tests.acceptance.private_services import PrivateServices, private_services
 from tests.acceptance.sending import instance_of
 from tests.acceptance.stops import Moment
 from tests.operations.audit import check_at_rest
 
 HOSTS = ("alpha", "beta", "gamma", "delta", "epsilon")
+WIRED = ("delta", "epsilon")
 VERBS = ("stop", "start", "delete")
 Journeys = dict[str, list[Moment]]
 FleetMaker = Callable[..., Fleet]
 _fleets: list[Fleet] = []
+_figures: list[Figures] = []
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +35,51 @@ def make_fleet(
     def make(**times: str) -> Fleet:
         services = Services(fresh_vhost(), fresh_database(), redis_url)
         fleet = Fleet(services, tmp_path_factory.mktemp("fleet"), {**TIMES, **times})
-        _fleets.append(fleet)
+        watch(fleet)
         return fleet
 
     yield make
     for fleet in _fleets:
         fleet.close()
     _fleets.clear()
+
+
+def watch(fleet: Fleet) -> None:
+    """Show a fleet's logs beside every failure, and its figures at the end of the run."""
+    _fleets.append(fleet)
+    _figures.append(fleet.figures)
+
+
+@pytest.fixture(scope="module")
+def private() -> Iterator[PrivateServices]:
+    """Servers of one module's own, which it may crash."""
+    with private_services() as services:
+        yield services
+
+
+@pytest.fixture(scope="module")
+def make_private_fleet(
+    private: PrivateServices, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FleetMaker]:
+    """Return a function that starts a fleet on servers that may crash."""
+    made: list[Fleet] = []
+
+    def make(hosts: Sequence[str], count: int) -> Fleet:
+        fleet = Fleet(private.services, tmp_path_factory.mktemp("fleet"), TIMES)
+        watch(fleet)
+        made.append(fleet)
+        fleet.add("conductor", count)
+        fleet.add("scheduler", count)
+        for name in hosts:
+            fleet.add_host(name)
+        fleet.start()
+        fleet.until_greeted()
+        return fleet
+
+    yield make
+    for fleet in made:
+        _fleets.remove(fleet)
+        fleet.close()
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +89,7 @@ def shared_fleet(make_fleet: FleetMaker) -> Fleet:
     fleet.add("conductor", 2)
     fleet.add("scheduler", 2)
     for name in HOSTS:
-        fleet.add_host(name, wired=name == "delta")
+        fleet.add_host(name, wired=name in WIRED)
     fleet.start()
     fleet.until_greeted()
     return fleet
@@ -95,3 +137,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
             for member in fleet.members.values():
                 report.sections.append((f"log of {member.name}", member.tail()))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what all the faults of the run came to."""
+    for line in told(_figures):
+        terminalreporter.write_line(f"acceptance: {line}")

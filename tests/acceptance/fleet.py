@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from conductor.store.open import open_store
 from conductor.store.records import DeadLetter, Host, Instance, OperationRecord
 from models.lifecycle import InstanceState
+from tests.acceptance.figures import Figures
 from tests.acceptance.members import Member
 from tests.acceptance.sending import CONTEXT, Sender
 from tests.acceptance.stops import Stops
@@ -58,6 +60,7 @@ class Fleet:
         self.members: dict[str, Member] = {}
         self.wires: dict[str, Wire] = {}
         self.hosts: list[str] = []
+        self.figures = Figures()
         plain = {k: v for k, v in os.environ.items() if not k.startswith("CONDUCTOR_")}
         self._environment = {
             **plain,
@@ -169,11 +172,13 @@ class Fleet:
             assert not uow.allocations.where()
 
     def close(self) -> None:
-        """Kill everything."""
+        """Kill everything, and count what was asked."""
         for member in self.members.values():
             member.kill()
         for wire in self.wires.values():
             wire.close()
+        with self.store.read() as uow:
+            self.figures.operations = uow.operations.count(parent_id=None)
         self.stops.close()
         self.store.close()
 
@@ -255,6 +260,15 @@ class Fleet:
             (line["instance_id"], line["verb"]) == (instance_id, verb)
             for host in self.hosts
             for line in _lines(self.hypervisor(host) / "effects.jsonl")
+        )
+
+    def all_effects(self, subjects: Container[str]) -> Counter[str]:
+        """Return how often each verb changed something for any of these, on all hosts together."""
+        return Counter(
+            line["verb"]
+            for host in self.hosts
+            for line in _lines(self.hypervisor(host) / "effects.jsonl")
+            if line["instance_id"] in subjects
         )
 
     def journaled(self, host: str, kind: str, instance_id: str, verb: str) -> bool:

@@ -57,6 +57,7 @@ class Killer:
         dying = [hit.writer, *self._others(hit.writer)]
         for name in dying:
             self.fleet.members[name].kill()
+        self.fleet.figures.faults["others killed with them"] += len(dying) - 1
         died_at = time.monotonic()
         if self.committed:
             stops.go_on(number, hit)
@@ -80,7 +81,10 @@ class Killer:
 
     def note(self, moment: str, member: str, died_at: float) -> None:
         """Remember a death from which everything has recovered just now."""
-        self.deaths.append(Death(moment, member, time.monotonic() - died_at))
+        death = Death(moment, member, time.monotonic() - died_at)
+        self.deaths.append(death)
+        self.fleet.figures.faults[f"{member.partition('-')[0]} killed"] += 1
+        self.fleet.figures.recovered(death.recovery_s, f"a death of {member} {moment}")
 
     @property
     def worst_s(self) -> float:

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -83,8 +84,10 @@ def private_services() -> Iterator[PrivateServices]:
         directory.chmod(0o755)  # PostgreSQL runs under an account of its own
         servers: dict[str, Server] = {}
         try:
-            for kind, start in private.STARTERS.items():
-                servers[kind] = start(directory)
+            with ThreadPoolExecutor() as pool:
+                begun = {k: pool.submit(start, directory) for k, start in private.STARTERS.items()}
+            for kind, future in begun.items():
+                servers[kind] = future.result()
             yield PrivateServices(directory, servers)
         finally:
             for server in servers.values():

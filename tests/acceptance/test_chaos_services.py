@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from models.lifecycle import OperationState
-from tests.acceptance.conftest import HOSTS
-from tests.acceptance.fleet import TIMES, Fleet
+from tests.acceptance.conftest import HOSTS, FleetMaker
+from tests.acceptance.fleet import Fleet
 from tests.acceptance.load import Load
-from tests.acceptance.private_services import PrivateServices, private_services
+from tests.acceptance.outages import Outages, fly, travellers_of
+from tests.acceptance.private_services import PrivateServices
 from tests.acceptance.sending import SHARED
+from tests.acceptance.test_service_crashes import EVERY_KIND, SERVICES, check_all_shown
+from tests.acceptance.trips import define_rack
 from tests.operations.audit import check_at_rest
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_200)]
 
 
 @pytest.fixture(scope="module")
-def private() -> Iterator[PrivateServices]:
-    with private_services() as services:
-        yield services
-
-
-@pytest.fixture(scope="module")
-def own_fleet(
-    private: PrivateServices, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Fleet]:
-    fleet = Fleet(private.services, tmp_path_factory.mktemp("fleet"), TIMES)
-    fleet.add("conductor", 2)
-    fleet.add("scheduler", 2)
-    for name in HOSTS:
-        fleet.add_host(name)
-    fleet.start()
-    fleet.until_greeted()
-    yield fleet
-    fleet.close()
+def own_fleet(make_private_fleet: FleetMaker) -> Fleet:
+    return make_private_fleet(HOSTS, 2)
 
 
 def test_every_service_crashes_under_load(own_fleet: Fleet, private: PrivateServices) -> None:
@@ -59,7 +46,10 @@ def test_every_service_crashes_under_load(own_fleet: Fleet, private: PrivateServ
         probe = own_fleet.sender.build(SHARED)
         assert own_fleet.ended(probe, timeout_s=120).state is OperationState.SUCCEEDED
         name = crash.__name__
-        recoveries[name] = max(recoveries.get(name, 0.0), time.monotonic() - up_at)
+        recovery_s = time.monotonic() - up_at
+        recoveries[name] = max(recoveries.get(name, 0.0), recovery_s)
+        own_fleet.figures.faults[f"{name} under load"] += 1
+        own_fleet.figures.recovered(recovery_s, f"{name} under load")
     sending.join()
     own_fleet.all_ended(load.operations, timeout_s=300)
     own_fleet.settle(timeout_s=120)
@@ -76,6 +66,7 @@ def test_a_broker_that_takes_nothing_delays_and_loses_nothing(
     load = Load(own_fleet, random.Random(12), builds=40, pause_s=0.05)
     sending = load.start()
     time.sleep(1.0)
+    own_fleet.figures.faults["broker blocked"] += 1
     with private.blocked_broker():
         own_fleet.until(own_fleet.outbox, "letters to wait", timeout_s=30)
         time.sleep(12.0)
@@ -84,3 +75,30 @@ def test_a_broker_that_takes_nothing_delays_and_loses_nothing(
     own_fleet.settle(timeout_s=120)
     load.check()
     check_at_rest(own_fleet)
+
+
+def test_services_crash_in_turn_at_every_ask_of_every_operation(
+    own_fleet: Fleet, private: PrivateServices
+) -> None:
+    """Three flights of all trips side by side, each beginning with another of the services."""
+    own_fleet.heal()
+    define_rack(own_fleet, HOSTS)
+    calm = travellers_of(own_fleet, list(HOSTS[:-1]), HOSTS[-1])
+    fly(own_fleet, calm)
+    own_fleet.settle()
+    once = [traveller.effects() for traveller in calm]
+    for host in own_fleet.hosts:
+        own_fleet.restart(f"compute-{host}", "--habit", "latency_s=1")
+    own_fleet.start()
+    outages = Outages(own_fleet, private)
+    for first in range(len(SERVICES)):
+        travellers = travellers_of(own_fleet, list(HOSTS[:-1]), HOSTS[-1])
+        fly(own_fleet, travellers, outages, first)
+        own_fleet.settle(timeout_s=120)
+        check_at_rest(own_fleet)
+        assert [traveller.effects() for traveller in travellers] == once
+        check_all_shown(own_fleet, travellers)
+    assert set(outages.met) == {(kind, each) for kind in EVERY_KIND for each in SERVICES}
+    print(f"\n{outages.met.total()} operations met {own_fleet.figures.faults}")
+    print(f"{len(outages.places)} places, as step and service")
+    assert all(member.alive for member in own_fleet.members.values())

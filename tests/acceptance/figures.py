@@ -1,0 +1,39 @@
+"""What a run of crash tests has come to: operations, faults, and the slowest recovery."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Figures:
+    """What was done to one fleet, and how long it took to get over it at worst."""
+
+    operations: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    worst_s: float = 0.0
+    worst: str = "nothing"
+
+    def recovered(self, seconds: float, what: str) -> None:
+        """Note how long it took until everything went on after a fault."""
+        if seconds > self.worst_s:
+            self.worst_s, self.worst = seconds, what
+
+
+def told(figures: Iterable[Figures]) -> list[str]:
+    """Return in words what all fleets of a run have been through, nothing for none."""
+    faults: Counter[str] = Counter()
+    operations, worst = 0, Figures()
+    for each in figures:
+        operations += each.operations
+        faults += each.faults
+        worst = max(worst, each, key=lambda one: one.worst_s)
+    if not faults:
+        return []
+    kinds = ", ".join(f"{count} {what}" for what, count in faults.most_common())
+    return [
+        f"{operations} operations, all ended; {faults.total()} faults injected ({kinds})",
+        f"worst recovery {worst.worst_s:.1f} s, after {worst.worst}",
+    ]
