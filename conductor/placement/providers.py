@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,6 +32,17 @@ def root_of(host: Host) -> Provider:
         traits=frozenset(host.traits),
         aggregates=frozenset(host.aggregates),
     )
+
+
+def parents_first(providers: Iterable[Provider]) -> list[Provider]:
+    """Return the providers by depth, then by name; a parent that is not among them is none."""
+    known = {each.id: each for each in providers}
+
+    def depth(provider: Provider) -> int:
+        parent = known.get(provider.parent_id or "")
+        return 0 if parent is None else 1 + depth(parent)
+
+    return sorted(known.values(), key=lambda each: (depth(each), each.name))
 
 
 def over_committed(provider: Provider) -> Resources:

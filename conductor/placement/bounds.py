@@ -1,0 +1,74 @@
+"""What inventories and allocations can be at all, whatever a provider has (pure)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from conductor.placement.providers import Consumer, Resources
+from conductor.placement.resources import MOST
+from conductor.store.records import Inventory
+from models.errors import Rejected
+from models.hardware.frozen import FrozenMap
+
+_KIND: Final = re.compile(r"[a-z0-9_]+")
+
+
+def check_inventories(inventories: Mapping[str, Inventory]) -> None:
+    """Raise `Rejected` (`inventory_invalid`) naming the first number that cannot be."""
+    for name, each in inventories.items():
+        for field, value, fine, rule in _numbers(each):
+            if not fine:
+                key = f"{name}.{field}"
+                raise Rejected("inventory_invalid", f"{key} is {value}: should be {rule}", key=key)
+
+
+def _numbers(each: Inventory) -> Iterator[tuple[str, float | None, bool, str]]:
+    units = f"from 1 to {MOST}"
+    most = each.max_unit
+    yield "total", each.total, 1 <= each.total <= MOST, units
+    yield "reserved", each.reserved, 0 <= each.reserved <= each.total, "from 0 to the total"
+    yield "ratio", each.ratio, 0 < each.ratio < math.inf, "a number greater than 0"
+    yield "min_unit", each.min_unit, 1 <= each.min_unit <= MOST, units
+    yield "max_unit", most, most is None or 1 <= most <= MOST, units
+    yield "step_size", each.step_size, 1 <= each.step_size <= MOST, units
+
+
+def checked(consumers: Sequence[Consumer]) -> tuple[Consumer, ...]:
+    """Return the consumers without amounts of 0, in ascending order of id.
+
+    Raises `Rejected` (`allocation_invalid`) for negative amounts, a consumer that comes twice,
+    and a kind that is no lower case word.
+    """
+    tidy = tuple(sorted(map(_tidy, consumers), key=lambda each: each.id))
+    for first, second in pairwise(tidy):
+        if first.id == second.id:
+            raise _invalid("consumer", first.id, "should come once in a request")
+    return tidy
+
+
+def _tidy(consumer: Consumer) -> Consumer:
+    if not _KIND.fullmatch(consumer.kind):
+        raise _invalid("kind", consumer.kind, "should be a lower case word")
+    held = {
+        provider_id: FrozenMap(kept)
+        for provider_id, resources in consumer.allocations.items()
+        if (kept := dict(_amounts(resources)))
+    }
+    return replace(consumer, allocations=FrozenMap(held))
+
+
+def _amounts(resources: Resources) -> Iterable[tuple[str, int]]:
+    for name, amount in resources.items():
+        if not 0 <= amount <= MOST:
+            raise _invalid(name, amount, f"should be from 0 to {MOST}")
+        if amount:
+            yield name, amount
+
+
+def _invalid(key: str, value: object, rule: str) -> Rejected:
+    return Rejected("allocation_invalid", f"{key} is {value}: {rule}", key=key)

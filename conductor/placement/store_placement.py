@@ -1,0 +1,316 @@
+"""The placement port over our own tables, in the transaction of whoever calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from typing_extensions import override
+
+from conductor.placement.bounds import check_inventories, checked
+from conductor.placement.ledger import (
+    Turnover,
+    allocations_of,
+    consumer_of,
+    generation_of,
+    settled,
+    turnover,
+)
+from conductor.placement.ports import PlacementService, ProviderQuery
+from conductor.placement.provider_rows import ProviderRows
+from conductor.placement.providers import Consumer, Reshaping, Resources, parents_first
+from conductor.placement.requests import CandidateRequest, Candidates
+from conductor.placement.vocabulary import CLASSES, TRAITS
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Allocation, Inventory, Provider
+from models.errors import Broken, Conflict, Rejected
+from models.hardware.frozen import FrozenMap
+
+
+class Forest(Protocol):
+    """All providers, followed from one transaction to the next."""
+
+    def refresh(self, uow: UnitOfWork) -> None:
+        """Follow the store."""
+
+    def candidates(self, request: CandidateRequest, limit: int) -> Candidates:
+        """Return up to `limit` ways to serve the request."""
+
+
+class StorePlacement(PlacementService):
+    """Placement in one unit of work: what it writes is committed, or not, with everything else.
+
+    A host is the root provider of its tree: to write its inventories, traits, aggregates or use
+    is to write the host's row, one version later. What a host has pinned is not looked at:
+    whoever places by NUMA cell claims with `placement.claims`. With a `forest` that lives
+    longer than this, candidates are found without reading all providers again.
+    """
+
+    def __init__(self, uow: UnitOfWork, forest: Forest | None = None) -> None:
+        self._uow = uow
+        self._rows = ProviderRows(uow)
+        self._forest = forest
+
+    @override
+    def provider(self, provider_id: str) -> Provider | None:
+        return self._rows.get(provider_id)
+
+    @override
+    def providers(self, query: ProviderQuery) -> list[Provider]:
+        found = self._named_by(query)
+        carried = frozenset[str]().union(*(each.traits for each in found))
+        rule = query.traits
+        TRAITS.check(self._uow, rule.required.union(rule.forbidden, *rule.any_of), carried)
+        return parents_first(
+            each
+            for each in found
+            if rule.met_by(each.traits)
+            and all(each.aggregates & one_of for one_of in query.member_of)
+        )
+
+    def _named_by(self, query: ProviderQuery) -> list[Provider]:
+        """Return the providers of the name and in the tree that the query names."""
+        if query.in_tree is not None:
+            within = self._rows.get(query.in_tree)
+            found = [] if within is None else self._rows.tree(within.root_id)
+            return [each for each in found if query.name in (None, each.name)]
+        return self._rows.all() if query.name is None else self._rows.named([query.name])
+
+    @override
+    def ensure_provider(
+        self, provider_id: str, name: str, parent_id: str | None = None
+    ) -> Provider:
+        known = self._rows.get(provider_id)
+        if known is not None:
+            return known
+        made = Provider(provider_id, name, parent_id, self._root_for(provider_id, parent_id))
+        if not self._rows.named([name]) and self._added(made):
+            return made
+        known = self._rows.get(provider_id)
+        if known is None:
+            message = f"name is {name!r}: another resource provider has it"
+            raise Rejected("provider_name_taken", message, key="name", name=name)
+        return known
+
+    def _root_for(self, provider_id: str, parent_id: str | None) -> str:
+        if parent_id is None:
+            return provider_id
+        # Locked, or it might be deleted before the child is there to forbid it.
+        (parent,) = self._rows.lock([self._rows.must_get(parent_id)]).values()
+        return parent.root_id
+
+    def _added(self, provider: Provider) -> bool:
+        try:
+            self._uow.providers.add(provider)
+        except Conflict:
+            return False
+        return True
+
+    @override
+    def delete_provider(self, provider_id: str) -> None:
+        found = self._rows.get(provider_id)
+        if found is None:
+            return
+        if self._rows.is_host(found):
+            message = f"{found.name} is a compute host: it goes with its service (hosts delete)"
+            raise Rejected("host_is_provider", message, provider=provider_id)
+        # Locked before anybody is looked for: who claims of it, or hangs a child on it, waits.
+        self._rows.lock([found])
+        children = sorted(each.id for each in self._uow.providers.where(parent_id=provider_id))
+        if children:
+            message = f"{found.name} has {len(children)} children: delete them first"
+            raise Rejected(
+                "provider_has_children", message, provider=provider_id, children=children
+            )
+        consumers = sorted(self._held_of(found))
+        if consumers:
+            message = f"{found.name} is in use by {len(consumers)} consumers"
+            raise Rejected("provider_in_use", message, provider=provider_id, consumers=consumers)
+        self._uow.providers.drop(provider_id)
+
+    @override
+    def set_inventories(
+        self, provider_id: str, inventories: Mapping[str, Inventory], generation: int
+    ) -> Provider:
+        return self._replace([Reshaping(provider_id, inventories, generation)], [])[provider_id]
+
+    @override
+    def set_traits(self, provider_id: str, traits: Iterable[str], generation: int) -> Provider:
+        provider = self._locked_at(provider_id, generation)
+        asked = frozenset(traits)
+        TRAITS.check(self._uow, asked, provider.traits)
+        return self._saved(provider, replace(provider, traits=asked))
+
+    @override
+    def set_aggregates(
+        self, provider_id: str, aggregates: Iterable[str], generation: int
+    ) -> Provider:
+        provider = self._locked_at(provider_id, generation)
+        return self._saved(provider, replace(provider, aggregates=frozenset(aggregates)))
+
+    def _locked_at(self, provider_id: str, generation: int) -> Provider:
+        (provider,) = self._rows.lock([self._rows.must_get(provider_id)]).values()
+        _check_generation(provider, generation)
+        return provider
+
+    def _saved(self, before: Provider, after: Provider) -> Provider:
+        return before if after == before else self._rows.save(after)
+
+    @override
+    def ensure_classes(self, names: Iterable[str]) -> None:
+        CLASSES.ensure(self._uow, names)
+
+    @override
+    def ensure_traits(self, names: Iterable[str]) -> None:
+        TRAITS.ensure(self._uow, names)
+
+    @override
+    def candidates(self, request: CandidateRequest, limit: int) -> Candidates:
+        if self._forest is None:
+            raise Broken("forest_missing", "no forest was given")
+        self._forest.refresh(self._uow)
+        return self._forest.candidates(request, limit)
+
+    @override
+    def consumer(self, consumer_id: str) -> Consumer:
+        held = self._uow.allocations.where(consumer_id=consumer_id)
+        return consumer_of(consumer_id, held, self._rows.ids_of(each.provider for each in held))
+
+    @override
+    def consumers_of(self, provider_id: str) -> Mapping[str, Resources]:
+        return self._held_of(self._rows.must_get(provider_id))
+
+    def _held_of(self, provider: Provider) -> Mapping[str, Resources]:
+        held = self._uow.allocations.where(provider=provider.name)
+        return FrozenMap({each.consumer_id: FrozenMap(each.amounts) for each in held})
+
+    @override
+    def usages(self, project_id: str, user_id: str | None = None) -> Resources:
+        total: Counter[str] = Counter()
+        for each in self._uow.allocations.where(project_id=project_id):
+            if user_id in (None, each.user_id):
+                total.update(each.amounts)
+        return FrozenMap(total)
+
+    @override
+    def write(self, consumers: Sequence[Consumer]) -> None:
+        self._replace([], consumers)
+
+    @override
+    def reshape(self, shapes: Sequence[Reshaping], consumers: Sequence[Consumer]) -> None:
+        self._replace(shapes, consumers)
+
+    def _replace(
+        self, shapes: Sequence[Reshaping], consumers: Sequence[Consumer]
+    ) -> Mapping[str, Provider]:
+        """Replace inventories and what consumers hold; return the providers shaped, by id."""
+        for shape in shapes:
+            check_inventories(shape.inventories)
+        wanted = checked(consumers)
+        before = self._held_in_turn(wanted)
+        asked = {id_ for each in wanted for id_ in each.allocations}
+        found = self._rows.must_find(asked.union(shape.provider_id for shape in shapes))
+        names = {each.id: each.name for each in found}
+        after = [row for each in wanted for row in allocations_of(each, names)]
+        change = turnover(before, after)
+        self._lock_allocations(change.gone)
+        locked = self._lock_providers(found, change, {names[each.provider_id] for each in shapes})
+        shaped = self._shaped(shapes, {each.id: each for each in locked.values()})
+        settled_ = [self._settled(shaped.get(each.id, each), change) for each in locked.values()]
+        for each in settled_:
+            if each.id in shaped:
+                _check_classes(each, locked[each.name])
+        return self._written(change, locked, settled_)
+
+    def _held_in_turn(self, wanted: Sequence[Consumer]) -> list[Allocation]:
+        """Return what the consumers hold, which only we may replace from now on."""
+        for each in wanted:
+            # A lock of the name, since there may be no row yet that could be locked.
+            self._uow.lock(f"consumer {each.id}")
+        ids = [each.id for each in wanted]
+        held = self._uow.allocations.where(consumer_id=ids) if ids else []
+        for each in wanted:
+            of_it = [row for row in held if row.consumer_id == each.id]
+            if generation_of(of_it) != each.generation:
+                raise _moved(f"what consumer {each.id} holds", consumer=each.id)
+        return held
+
+    def _lock_allocations(self, rows: Iterable[Allocation]) -> None:
+        # Before any provider, as whoever releases does; those do not lock the consumer's name.
+        for row in rows:
+            if self._uow.allocations.lock(row.consumer_id, row.provider) != row:
+                raise _moved(f"what consumer {row.consumer_id} holds", consumer=row.consumer_id)
+
+    def _lock_providers(
+        self, found: Sequence[Provider], change: Turnover, shaped: Iterable[str]
+    ) -> Mapping[str, Provider]:
+        """Lock, and read anew, the providers that this touches; return them by name."""
+        touched = change.providers.union(shaped)
+        # A host that is gone has nothing to be given back to.
+        others = self._rows.named(touched - {each.name for each in found})
+        return self._rows.lock(each for each in (*found, *others) if each.name in touched)
+
+    def _shaped(
+        self, shapes: Iterable[Reshaping], locked: Mapping[str, Provider]
+    ) -> Mapping[str, Provider]:
+        """Return the providers with their new inventories, by id."""
+        shaped = {}
+        for shape in shapes:
+            before = locked[shape.provider_id]
+            _check_generation(before, shape.generation)
+            CLASSES.check(self._uow, shape.inventories, before.inventories)
+            same = before.inventories == shape.inventories
+            shaped[before.id] = (
+                before if same else replace(before, inventories=FrozenMap(shape.inventories))
+            )
+        return shaped
+
+    def _settled(self, provider: Provider, change: Turnover) -> Provider:
+        asked = {
+            name for each in change.come if each.provider == provider.name for name in each.amounts
+        }
+        CLASSES.check(self._uow, asked - provider.inventories.keys(), provider.used)
+        return settled(provider, change)
+
+    def _written(
+        self, change: Turnover, locked: Mapping[str, Provider], after: Iterable[Provider]
+    ) -> Mapping[str, Provider]:
+        """Write all, or nothing; return the providers as they are now, by id."""
+        written = {}
+        with self._uow.savepoint():
+            for row in change.gone:
+                self._uow.allocations.drop(row.consumer_id, row.provider)
+            self._add(change.come)
+            for each in after:
+                guests = change.guests(each.name)
+                same = each == locked[each.name] and not guests
+                written[each.id] = each if same else self._rows.save(each, guests)
+        return written
+
+    def _add(self, rows: Sequence[Allocation]) -> None:
+        try:
+            self._uow.allocations.add_many(rows)
+        except Conflict as error:
+            # A claim of an instance, which goes by the host's version and not by our turn.
+            raise _moved("what a consumer holds", consumer=rows[0].consumer_id) from error
+
+
+def _check_generation(provider: Provider, generation: int) -> None:
+    if provider.generation != generation:
+        raise _moved(f"resource provider {provider.name}", provider=provider.id)
+
+
+def _check_classes(after: Provider, before: Provider) -> None:
+    """Raise `Rejected` where a class that is in use has been removed."""
+    removed = before.inventories.keys() - after.inventories.keys()
+    classes = sorted(name for name in removed if after.used.get(name))
+    if classes:
+        message = f"{after.name} must keep {', '.join(classes)}: consumers hold some"
+        raise Rejected("inventory_in_use", message, provider=after.id, classes=classes)
+
+
+def _moved(what: str, **data: str) -> Conflict:
+    message = f"{what} has changed since it was read: read it again, and decide anew"
+    return Conflict("generation_conflict", message, **data)
