@@ -106,7 +106,10 @@ def _configure(home: Path, database_url: str) -> None:
         "[api]\nauth_strategy = noauth2\n"
         f"[placement_database]\nconnection = {database_url}\nsync_on_startup = true\n"
         "sqlite_synchronous = false\n"
+        f"[oslo_policy]\npolicy_file = {home / 'policy.yaml'}\n"
     )
+    # Only a service account may reshape; without Keystone there are none.
+    (home / "policy.yaml").write_text('"placement:reshaper:reshape": "role:admin"\n')
 
 
 def _port(process: subprocess.Popen[bytes], log: Path) -> int:

@@ -1,0 +1,79 @@
+"""Every adapter of the placement port, without providers: our stores, and a real server."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from tenacity import wait_random_exponential
+
+from conductor.placement.http_client import PlacementClient
+from conductor.placement.http_placement import HttpPlacement
+from conductor.placement.ports import PlacementService
+from conductor.placement.store_placement import StorePlacement
+from conductor.store.memory import MemoryStore
+from conductor.store.ports import Store
+from conductor.store.sql import SqlStore
+from tests.contracts.store.conftest import (
+    empty_sqlite,
+    postgresql_url,
+    sqlite_url,
+    upgraded_postgresql,
+)
+from tests.environment.placement import PlacementServer
+
+__all__ = ["empty_sqlite", "postgresql_url", "sqlite_url", "upgraded_postgresql"]
+
+STORES = ("memory", "sqlite", "postgresql")
+HTTP = "http"
+
+
+class PerCall:
+    """Our own placement as somebody without a transaction sees it: each call is one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        try:
+            from conductor.placement.forest import Forest
+        except ImportError:
+            self._forest = None
+        else:
+            self._forest = Forest()
+
+    def __getattr__(self, name: str) -> object:
+        def call(*arguments: object, **named: object) -> object:
+            with self._store.begin() as uow:
+                return getattr(StorePlacement(uow, self._forest), name)(*arguments, **named)
+
+        return call
+
+
+@pytest.fixture
+def http_placement(placement_server: PlacementServer) -> Iterator[HttpPlacement]:
+    url = placement_server.url.replace("://", "://admin@")
+    with closing(PlacementClient(url)) as client:
+        yield HttpPlacement(client, wait=wait_random_exponential(multiplier=0.005, max=0.2))
+
+
+@pytest.fixture
+def memory_store() -> Store:
+    return MemoryStore()
+
+
+@pytest.fixture
+def sqlite_store(sqlite_url: str) -> Iterator[Store]:
+    with closing(SqlStore(sqlite_url)) as store:
+        yield store
+
+
+@pytest.fixture
+def postgresql_store(postgresql_url: str) -> Iterator[Store]:
+    with closing(SqlStore(postgresql_url)) as store:
+        yield store
+
+
+@pytest.fixture(params=(*STORES, HTTP))
+def placement(request: pytest.FixtureRequest) -> PlacementService:
+    """Return a placement service of each kind."""
+    if request.param == HTTP:
+        return request.getfixturevalue("http_placement")
+    return PerCall(request.getfixturevalue(f"{request.param}_store"))
