@@ -61,10 +61,11 @@ def server(database_url: str = "") -> Iterator[PlacementServer]:
     with TemporaryDirectory(prefix="placement-") as name:
         home = Path(name)
         database = home / "placement.sqlite"
+        how = () if database_url else ("one-at-a-time",)
         _configure(home, database_url or f"sqlite:///{database}?timeout=30")
         with (home / "log").open("wb") as log:
             process = subprocess.Popen(
-                [str(python), "-I", str(HERE / "placement_server.py")],
+                [str(python), "-I", str(HERE / "placement_server.py"), *how],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=home,
                 env={**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(home)},
             )  # fmt: skip

@@ -1,5 +1,8 @@
 """Serve Placement on a free loopback port; run by the Python that has Placement installed.
 
+With the argument `one-at-a-time` requests wait for each other: on SQLite the published server
+answers 500 ("database is locked") to those that write at once.
+
 Says the port on stdout once it answers, and ends when its standard input does, so that no server
 outlives the run that started it, however that ended.
 """
@@ -9,6 +12,7 @@ import os
 import sys
 import threading
 from socketserver import ThreadingMixIn
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 
@@ -30,10 +34,23 @@ class QuietHandler(WSGIRequestHandler):
         return str(self.client_address[0])
 
 
+def one_at_a_time(application: Any) -> Any:
+    """Return the application behind a lock."""
+    lock = threading.Lock()
+
+    def locked(environ: Any, start_response: Any) -> list[bytes]:
+        with lock:
+            return list(application(environ, start_response))
+
+    return locked
+
+
 def main() -> None:
     """Serve until standard input ends."""
     # Only this Python has it: whoever checks types has not.
     application = importlib.import_module("placement.wsgi").init_application()
+    if "one-at-a-time" in sys.argv:
+        application = one_at_a_time(application)
     server = make_server("127.0.0.1", 0, application, ThreadedServer, QuietHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)
