@@ -142,8 +142,9 @@ def _problem(tree: Tree, request: CandidateRequest, asks: Sequence[_Ask]) -> Pro
         owed=(1 << len(wanted)) - 1,
         apart=numbered if request.policy == "isolate" else 0,
         families=tuple(
-            sum(by_suffix.get(suffix, 0) for suffix in suffixes)
+            members
             for suffixes in request.same_subtree
+            if (members := sum(by_suffix.get(suffix, 0) for suffix in suffixes))
         ),
         parents=_parents(providers),
     )
@@ -243,5 +244,5 @@ class _Naming:
     def _names(self, mask: int) -> tuple[str, ...]:
         if mask not in self._users:
             names = (name for place, name in enumerate(self._ids) if mask >> place & 1)
-            self._users[mask] = tuple(names)
+            self._users[mask] = tuple(sorted(names))
         return self._users[mask]
