@@ -9,7 +9,7 @@ from typing import Any, Final
 import tenacity
 
 from conductor.placement import http_shapes as shapes
-from conductor.placement.bounds import checked
+from conductor.placement.bounds import check_inventories, checked
 from conductor.placement.http_asking import PlacementQuestions, moved_on, no_provider
 from conductor.placement.http_client import CONCURRENT_UPDATE, Answer, Question, unexpected
 from conductor.placement.ledger import allocations_of, settled, turnover
@@ -59,6 +59,8 @@ def reshape(
     server: PlacementQuestions, changes: Sequence[Reshaping], consumers: Sequence[Consumer]
 ) -> None:
     """Replace inventories, and what consumers hold of them, in one go."""
+    for each in changes:
+        check_inventories(each.inventories)
     inventories = {
         each.provider_id: {
             "inventories": shapes.inventories_json(each.inventories),
@@ -129,10 +131,11 @@ def _refuse(
             raise moved_on(f"consumer {before.id}")
     if answer.code == CONCURRENT_UPDATE:
         raise _LostRaceError
-    providers = _providers(server, wanted)
+    asked = [each.allocations for each in wanted]
+    providers = _providers(server, inventories.keys() | {name for each in asked for name in each})
     if answer.status == 400:
         server.refuse_unknown_classes(
-            name for each in wanted for held_of in each.allocations.values() for name in held_of
+            name for each in (*asked, inventories) for classes in each.values() for name in classes
         )
         raise Rejected("allocation_invalid", "the server finds the allocations malformed")
     if answer.status != 409:
@@ -164,9 +167,9 @@ def _of(provider: Provider, consumers: Iterable[Consumer]) -> list[Allocation]:
     ]
 
 
-def _providers(server: PlacementQuestions, wanted: Iterable[Consumer]) -> dict[str, Provider]:
+def _providers(server: PlacementQuestions, wanted: Iterable[str]) -> dict[str, Provider]:
     found = {}
-    for provider_id in sorted({name for each in wanted for name in each.allocations}):
+    for provider_id in sorted(wanted):
         provider = server.provider(provider_id)
         if provider is None:
             raise no_provider(provider_id)

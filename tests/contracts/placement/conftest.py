@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 from tenacity import wait_random_exponential
 
+from conductor.placement.forest import Forest
 from conductor.placement.http_client import PlacementClient
 from conductor.placement.http_placement import HttpPlacement
 from conductor.placement.ports import PlacementService
@@ -32,12 +33,7 @@ class PerCall:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        try:
-            from conductor.placement.forest import Forest
-        except ImportError:
-            self._forest = None
-        else:
-            self._forest = Forest()
+        self._forest = Forest()
 
     def __getattr__(self, name: str) -> object:
         def call(*arguments: object, **named: object) -> object:

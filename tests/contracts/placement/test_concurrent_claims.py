@@ -124,20 +124,28 @@ def test_claims_on_two_providers_in_any_order_never_deadlock(stores: Sequence[St
     assert used(stores[0], "a") == used(stores[0], "b") == {"VGPU": 20}
 
 
-def test_of_many_that_write_under_one_generation_one_succeeds(stores: Sequence[Store]) -> None:
-    offer_one(stores[0], "gpu", 20)
-    for before in (Consumer("c"), None):
-        with stores[0].read() as uow:
-            read = before or StorePlacement(uow).consumer("c")
-        works = [
-            lambda uow, amount=amount, read=read: StorePlacement(uow).write(
-                [replace(read, allocations={"gpu": {"VGPU": amount}})]
-            )
-            for amount in range(2 if before else 10, 9 if before else 17)
-        ]
-        ended = together(stores, works, attempts=1)
-        assert Counter(ended) == {"done": 1, "generation_conflict": len(works) - 1}
-        used(stores[0], "gpu")
+@pytest.mark.parametrize("held", [0, 1], ids=["holding nothing", "holding something"])
+def test_of_many_that_write_under_one_generation_one_succeeds(
+    stores: Sequence[Store], held: int
+) -> None:
+    for name in ("a", "b"):
+        offer_one(stores[0], name, 20)
+    if held:
+        assert outcome(stores[0], claim("c", "a")) == "done"
+    with stores[0].read() as uow:
+        read = StorePlacement(uow).consumer("c")
+    works = [
+        # Of different providers: nothing but the consumer is what they have in common.
+        lambda uow, number=number: StorePlacement(uow).write(
+            [replace(read, allocations={"ab"[number % 2]: {"VGPU": 2 + number}})]
+        )
+        for number in range(8)
+    ]
+    ended = together(stores, works, attempts=1)
+    assert Counter(ended) == {"done": 1, "generation_conflict": 7}
+    one, none = sorted((used(stores[0], name) for name in ("a", "b")), key=len, reverse=True)
+    assert one == {"VGPU": 2 + ended.index("done")}
+    assert none == {}
 
 
 def test_moves_of_two_consumers_each_way_never_deadlock(stores: Sequence[Store]) -> None:
