@@ -8,13 +8,17 @@ from dataclasses import replace
 from conductor.placement.providers import root_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Provider
-from models.errors import Broken, Rejected
+from models.errors import Broken, Conflict, Rejected
 
 
 class ProviderRows:
-    """Finds, locks and writes providers, whichever table they are in."""
+    """Finds, locks and writes providers, whichever table they are in.
+
+    `written` says whether this has changed any of them yet.
+    """
 
     def __init__(self, uow: UnitOfWork) -> None:
+        self.written = False
         self._uow = uow
         self._host_ids: set[str] = set()
 
@@ -85,8 +89,23 @@ class ProviderRows:
         ordered = sorted(providers, key=self._position)
         return {each.name: self._locked(each) for each in ordered}
 
+    def add(self, provider: Provider) -> bool:
+        """Write a new provider; say whether neither its id nor its name was taken."""
+        try:
+            self._uow.providers.add(provider)
+        except Conflict:
+            return False
+        self.written = True
+        return True
+
+    def drop(self, provider: Provider) -> None:
+        """Delete a provider that is no host."""
+        self._uow.providers.drop(provider.id)
+        self.written = True
+
     def save(self, provider: Provider, guests: int = 0) -> Provider:
         """Write a provider that is locked, one generation later; a host with `guests` more."""
+        self.written = True
         after = replace(provider, generation=provider.generation + 1)
         if self.is_host(provider):
             host = self._uow.hosts.lock(provider.name)

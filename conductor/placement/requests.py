@@ -26,6 +26,11 @@ class TraitRule:
     def __bool__(self) -> bool:
         return bool(self.required or self.any_of or self.forbidden)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All traits that the rule is about."""
+        return self.required.union(self.forbidden, *self.any_of)
+
     def met_by(self, traits: frozenset[str]) -> bool:
         """Say whether a provider with these traits passes."""
         return (

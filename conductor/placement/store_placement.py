@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from typing_extensions import override
 
 from conductor.placement.bounds import check_inventories, checked
+from conductor.placement.forest import Forest
 from conductor.placement.ledger import (
     Turnover,
     allocations_of,
@@ -25,18 +25,8 @@ from conductor.placement.requests import CandidateRequest, Candidates
 from conductor.placement.vocabulary import CLASSES, TRAITS
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Inventory, Provider
-from models.errors import Broken, Conflict, Rejected
+from models.errors import Conflict, Rejected
 from models.hardware.frozen import FrozenMap
-
-
-class Forest(Protocol):
-    """All providers, followed from one transaction to the next."""
-
-    def refresh(self, uow: UnitOfWork) -> None:
-        """Follow the store."""
-
-    def candidates(self, request: CandidateRequest, limit: int) -> Candidates:
-        """Return up to `limit` ways to serve the request."""
 
 
 class StorePlacement(PlacementService):
@@ -51,7 +41,7 @@ class StorePlacement(PlacementService):
     def __init__(self, uow: UnitOfWork, forest: Forest | None = None) -> None:
         self._uow = uow
         self._rows = ProviderRows(uow)
-        self._forest = forest
+        self._forest = Forest() if forest is None else forest
 
     @override
     def provider(self, provider_id: str) -> Provider | None:
@@ -61,12 +51,11 @@ class StorePlacement(PlacementService):
     def providers(self, query: ProviderQuery) -> list[Provider]:
         found = self._named_by(query)
         carried = frozenset[str]().union(*(each.traits for each in found))
-        rule = query.traits
-        TRAITS.check(self._uow, rule.required.union(rule.forbidden, *rule.any_of), carried)
+        TRAITS.check(self._uow, query.traits.names, carried)
         return parents_first(
             each
             for each in found
-            if rule.met_by(each.traits)
+            if query.traits.met_by(each.traits)
             and all(each.aggregates & one_of for one_of in query.member_of)
         )
 
@@ -86,7 +75,7 @@ class StorePlacement(PlacementService):
         if known is not None:
             return known
         made = Provider(provider_id, name, parent_id, self._root_for(provider_id, parent_id))
-        if not self._rows.named([name]) and self._added(made):
+        if not self._rows.named([name]) and self._rows.add(made):
             return made
         known = self._rows.get(provider_id)
         if known is None:
@@ -100,13 +89,6 @@ class StorePlacement(PlacementService):
         # Locked, or it might be deleted before the child is there to forbid it.
         (parent,) = self._rows.lock([self._rows.must_get(parent_id)]).values()
         return parent.root_id
-
-    def _added(self, provider: Provider) -> bool:
-        try:
-            self._uow.providers.add(provider)
-        except Conflict:
-            return False
-        return True
 
     @override
     def delete_provider(self, provider_id: str) -> None:
@@ -128,7 +110,7 @@ class StorePlacement(PlacementService):
         if consumers:
             message = f"{found.name} is in use by {len(consumers)} consumers"
             raise Rejected("provider_in_use", message, provider=provider_id, consumers=consumers)
-        self._uow.providers.drop(provider_id)
+        self._rows.drop(found)
 
     @override
     def set_inventories(
@@ -168,10 +150,19 @@ class StorePlacement(PlacementService):
 
     @override
     def candidates(self, request: CandidateRequest, limit: int) -> Candidates:
-        if self._forest is None:
-            raise Broken("forest_missing", "no forest was given")
-        self._forest.refresh(self._uow)
-        return self._forest.candidates(request, limit)
+        # What we wrote may yet be undone: a forest that lives on must not have seen it.
+        forest = Forest() if self._rows.written else self._forest
+        forest.refresh(self._uow)
+        candidates = forest.candidates(request, limit)
+        if not candidates.found:
+            # Whatever somebody has is known, be it made or only told of by a host.
+            self._check_names(request)
+        return candidates
+
+    def _check_names(self, request: CandidateRequest) -> None:
+        CLASSES.check(self._uow, {name for each in request.groups for name in each.resources})
+        for rule in (request.root_traits, *(each.traits for each in request.groups)):
+            TRAITS.check(self._uow, rule.names)
 
     @override
     def consumer(self, consumer_id: str) -> Consumer:

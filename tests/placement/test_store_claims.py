@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from conductor.placement.claims import Holding, claim_on
+from conductor.placement.forest import Forest
 from conductor.placement.providers import (
     MIGRATION,
     Consumer,
     Reshaping,
 )
+from conductor.placement.requests import CandidateRequest, RequestGroup
 from conductor.placement.store_placement import StorePlacement
+from conductor.store.memory import MemoryStore
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Inventory
 from models.errors import Broken, Conflict, NoValidHost, Rejected
-from tests.placement.one_host import GPU, ROOT, hold, made, refused
+from tests.placement.one_host import GPU, ROOT, a_root, hold, made, refused
 
 # Claims
 
@@ -239,3 +243,45 @@ def test_a_reshape_is_checked_against_how_it_ends(placement: StorePlacement) -> 
     after = placement.provider(GPU)
     assert after is not None
     assert (after.generation, dict(after.used)) == (at + 1, {"PCPU": 8})
+
+
+# Candidates
+
+
+def ask(**resources: int) -> CandidateRequest:
+    return CandidateRequest((RequestGroup(resources=resources),))
+
+
+def test_a_candidate_can_be_claimed_as_it_is(placement: StorePlacement) -> None:
+    made(placement, GPU, ROOT, VGPU=Inventory(1))
+    (found,) = placement.candidates(ask(VCPU=2, VGPU=1), 10).found
+    assert found.allocations == {ROOT: {"VCPU": 2}, GPU: {"VGPU": 1}}
+    hold(placement, "i", found.allocations)
+    assert placement.candidates(ask(VGPU=1), 10).found == ()
+
+
+def test_a_forest_that_lives_on_does_not_see_what_was_undone() -> None:
+    store, forest = MemoryStore(), Forest()
+    with store.begin() as uow:
+        uow.hosts.add(a_root("h1"))
+    with suppress(ZeroDivisionError), store.begin() as uow:
+        placement = StorePlacement(uow, forest)
+        assert len(placement.candidates(ask(PCPU=4), 1).found) == 1
+        hold(placement, "i", {ROOT: {"PCPU": 4}})
+        assert placement.candidates(ask(PCPU=4), 1).found == ()
+        raise ZeroDivisionError
+    with store.begin() as uow:
+        placement = StorePlacement(uow, forest)
+        # The version that was undone is given again, with other use.
+        hold(placement, "j", {ROOT: {"MEMORY_MB": 1}})
+    with store.read() as uow:
+        assert len(StorePlacement(uow, forest).candidates(ask(PCPU=4), 1).found) == 1
+
+
+def test_what_only_a_host_tells_of_can_be_asked_for(
+    placement: StorePlacement, uow: UnitOfWork
+) -> None:
+    uow.hosts.add(a_root("h2", inventory={"CUSTOM_PCI_GPU": Inventory(1)}))
+    assert len(placement.candidates(ask(CUSTOM_PCI_GPU=1), 10).found) == 1
+    error = refused(Rejected, lambda: placement.candidates(ask(CUSTOM_UNHEARD=1), 10))
+    assert error.code == "resource_class_unknown"
