@@ -15,6 +15,8 @@ class Figures:
     faults: Counter[str] = field(default_factory=Counter)
     worst_s: float = 0.0
     worst: str = "nothing"
+    rest_s: float = 0.0
+    """How long after the last fault under load everything was at rest, at worst."""
 
     def recovered(self, seconds: float, what: str) -> None:
         """Note how long it took until everything went on after a fault."""
@@ -25,15 +27,19 @@ class Figures:
 def told(figures: Iterable[Figures]) -> list[str]:
     """Return in words what all fleets of a run have been through, nothing for none."""
     faults: Counter[str] = Counter()
-    operations, worst = 0, Figures()
+    operations, rest_s, worst = 0, 0.0, Figures()
     for each in figures:
         operations += each.operations
         faults += each.faults
+        rest_s = max(rest_s, each.rest_s)
         worst = max(worst, each, key=lambda one: one.worst_s)
     if not faults:
         return []
     kinds = ", ".join(f"{count} {what}" for what, count in faults.most_common())
-    return [
+    lines = [
         f"{operations} operations, all ended; {faults.total()} faults injected ({kinds})",
         f"worst recovery {worst.worst_s:.1f} s, after {worst.worst}",
     ]
+    if rest_s:
+        lines.append(f"at rest {rest_s:.1f} s after the last fault under load, at worst")
+    return lines

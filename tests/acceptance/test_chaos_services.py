@@ -64,13 +64,16 @@ def test_a_broker_that_takes_nothing_delays_and_loses_nothing(
 ) -> None:
     """Case C08: letters wait in the outbox; nothing is answered twice afterwards."""
     load = Load(own_fleet, random.Random(12), builds=40, pause_s=0.05)
-    sending = load.start()
-    time.sleep(1.0)
+    conductors = [own_fleet.members[f"conductor-{number}"] for number in (1, 2)]
+    for conductor in conductors:
+        conductor.freeze()  # so that there is something to say once the broker is blocked
+    load.start().join()
     own_fleet.figures.faults["broker blocked"] += 1
     with private.blocked_broker():
+        for conductor in conductors:
+            conductor.thaw()
         own_fleet.until(own_fleet.outbox, "letters to wait", timeout_s=30)
         time.sleep(12.0)
-    sending.join()
     own_fleet.all_ended(load.operations, timeout_s=300)
     own_fleet.settle(timeout_s=120)
     load.check()

@@ -84,8 +84,11 @@ TRIPS: dict[str, list[Leg]] = {
 
 
 def define_rack(fleet: Fleet, hosts: Iterable[str]) -> None:
-    """Define the aggregate of hosts on which images are cached."""
-    fleet.define("aggregate", name=RACK, hosts=list(hosts))
+    """Define the aggregate of hosts on which images are cached, once in a fleet."""
+    with fleet.store.read() as uow:
+        known = uow.catalogue.get("aggregate", RACK)
+    if known is None:
+        fleet.define("aggregate", name=RACK, hosts=list(hosts))
 
 
 class Traveller:
