@@ -137,13 +137,19 @@ def force_down(uow: UnitOfWork, name: str, reason: str | None) -> Host:
 
 
 def remove(uow: UnitOfWork, name: str) -> None:
-    """Forget a host that holds nothing; raise `Rejected` naming its instances otherwise."""
-    must_lock(uow, name)
-    held = uow.allocations.where(provider=name)
+    """Forget a host that holds nothing, and its children; raise `Rejected` naming its instances.
+
+    The children are gone with it: a provider tree without its root serves nobody.
+    """
+    host = must_lock(uow, name)
+    children = uow.providers.where(root_id=host.provider_id) if host.provider_id else []
+    held = uow.allocations.where(provider=[name, *(each.name for each in children)])
     if held:
         ids = ", ".join(a.consumer_id for a in held[:5])
         message = f"host is {name}: it still holds {len(held)} instances ({ids})"
         raise Rejected("host_in_use", message, key="host")
+    for child in children:
+        uow.providers.drop(child.id)
     uow.hosts.drop(name)
     uow.heartbeats.drop(name)
 

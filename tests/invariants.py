@@ -7,12 +7,12 @@ and what each instance says of itself. Read inside one transaction, so that the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Allocation, Host, Instance, Migration
+from conductor.store.records import Allocation, Host, Instance, Inventory, Migration
 from models.hardware.guest import PlacedCell, Placement
 from models.hardware.topology import HostCell
 from models.lifecycle import InstanceState
@@ -43,14 +43,24 @@ def violations(uow: UnitOfWork) -> Iterator[str]:
     """Yield every broken promise of I1, I2 and I4 as one sentence."""
     live = [each for each in uow.instances.where() if each.state is not InstanceState.DELETED]
     moves = [each for each in uow.migrations.where() if each.unfinished]
-    allocations = uow.allocations.where()
+    providers = uow.providers.where()
+    beside = {each.name for each in providers}
+    held_at_all = uow.allocations.where()
+    allocations = [each for each in held_at_all if each.provider not in beside]
+    alive = {each.id for each in live} | {each.id for each in moves}
+    for provider in providers:
+        there = [each for each in held_at_all if each.provider == provider.name]
+        yield from _amounts(provider.name, provider.inventories, provider.used, there)
+        for each in there:
+            if each.consumer_kind in ("instance", "migration") and each.consumer_id not in alive:
+                yield f"I1: {provider.name} is allocated to {each.consumer_id}, which is gone"
     claimed = list(
         _claimed(live, moves, {(each.consumer_id, each.provider) for each in allocations})
     )
     yield from _consumers(live, claimed, allocations)
     for host in uow.hosts.where():
         held = [each for each in allocations if each.provider == host.name]
-        yield from _amounts(host, held)
+        yield from _amounts(host.name, host.inventory, host.used, held)
         yield from _cells(host, [each for each in claimed if each.host == host.name])
         if host.instances != len(held):
             yield f"{host.name} counts {host.instances} instances, {len(held)} are allocated"
@@ -92,22 +102,27 @@ def _consumers(
             yield f"I1: {instance.id} has a placement and no host"
 
 
-def _amounts(host: Host, held: Iterable[Allocation]) -> Iterator[str]:
+def _amounts(
+    name_of: str,
+    inventories: Mapping[str, Inventory],
+    noted: Mapping[str, int],
+    held: Iterable[Allocation],
+) -> Iterator[str]:
     """Use is the sum of allocations, and within (total - reserved) * ratio."""
     used: Counter[str] = Counter()
     for allocation in held:
         used.update(allocation.amounts)
-    stored = {name: amount for name, amount in host.used.items() if amount}
+    stored = {name: amount for name, amount in noted.items() if amount}
     if stored != dict(used):
-        yield f"{host.name} stores use {stored}, allocations add up to {dict(used)}"
+        yield f"{name_of} stores use {stored}, allocations add up to {dict(used)}"
     for name, amount in used.items():
-        inventory = host.inventory.get(name)
+        inventory = inventories.get(name)
         if inventory is None:
-            yield f"{host.name} has no {name}, {amount} are allocated"
+            yield f"{name_of} has no {name}, {amount} are allocated"
             continue
         most = (inventory.total - inventory.reserved) * Fraction(repr(inventory.ratio))
         if amount > most:
-            yield f"{host.name} has {float(most)} {name}, {amount} are allocated"
+            yield f"{name_of} has {float(most)} {name}, {amount} are allocated"
 
 
 def _cells(host: Host, here: Iterable[Held]) -> Iterator[str]:

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from conductor.placement.beside import asked_in_all
+from conductor.placement.candidates import is_sharing
 from conductor.placement.providers import INSTANCE, MIGRATION, Resources
-from conductor.placement.resources import amounts
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Host, Instance, Inventory, Migration, Provider
 from models.errors import Rejected
 from models.hardware import accounting
-from models.hardware.constraints import guest_topology
 from models.hardware.flavor import Flavor
 from models.hardware.guest import Placement
 from models.hardware.image import Image
@@ -108,29 +108,45 @@ def audit(books: Books) -> list[Finding]:
 
 
 def shares_of(
-    instance: Instance | None, moves: Iterable[Migration], held: Iterable[Allocation]
+    instance: Instance | None,
+    moves: Iterable[Migration],
+    held: Iterable[Allocation],
+    beside: Mapping[str, Provider],
 ) -> Iterator[Share]:
     """Yield what an instance and its unfinished moves should hold of hosts.
 
     Of a move that has begun the migration holds the source, and the instance the target; one
-    that was only asked for holds nothing yet. A flavor that contradicts itself holds what it
-    holds: there is nothing to compare it with.
+    that was only asked for holds nothing yet. What is held of providers `beside` hosts (by name)
+    need not be held of a host; of those that share, an instance that moves holds both sides'.
+    A flavor that contradicts itself holds what it holds: there is nothing to compare it with.
     """
     if instance is None or instance.state is InstanceState.DELETED:
         return
-    allocated = {(each.consumer_id, each.provider): each.amounts for each in held}
+    rows = tuple(held)
+    allocated = {(each.consumer_id, each.provider): each.amounts for each in rows}
+    shared = [
+        each for each in rows if each.provider in beside and is_sharing(beside[each.provider])
+    ]
+
+    def share(
+        consumer: str, kind: str, host: str, flavor: Flavor, placement: Placement | None
+    ) -> Share:
+        own = [each for each in rows if each.consumer_id == consumer and each.provider in beside]
+        near = {each.provider: each for each in (*shared, *own)}
+        wanted = _beyond(near.values(), flavor, instance.image)
+        if wanted is None:
+            wanted = allocated.get((consumer, host), {})
+        return Share(consumer, kind, host, wanted, placement)
+
     begun = [move for move in moves if (move.id, move.source) in allocated]
     if instance.host and not any(not move.switched for move in begun):
-        yield _share(instance, instance.id, instance.host, instance.placement, allocated)
+        where, placed = instance.host, instance.placement
+        yield share(instance.id, INSTANCE, where, instance.flavor, placed)
     for move in begun:
-        source = _wanted(move.source_flavor, instance.image)
-        source = allocated[move.id, move.source] if source is None else source
-        yield Share(move.id, MIGRATION, move.source, source, move.source_placement)
+        yield share(move.id, MIGRATION, move.source, move.source_flavor, move.source_placement)
         if move.target is not None and not move.switched:
-            target = _wanted(move.target_flavor, instance.image)
-            if target is None:
-                target = allocated.get((instance.id, move.target), {})
-            yield Share(instance.id, INSTANCE, move.target, target, move.target_placement)
+            placed = move.target_placement
+            yield share(instance.id, INSTANCE, move.target, move.target_flavor, placed)
 
 
 def used_by(topology: HostTopology, shares: Iterable[Share]) -> HostTopology:
@@ -156,6 +172,7 @@ def summed(held: Iterable[Allocation]) -> Resources:
 
 def _shares(books: Books) -> list[Share]:
     moves, held = defaultdict(list), defaultdict(list)
+    beside = {each.name: each for each in books.providers}
     owner = {move.id: move.instance_id for move in books.moves}
     for move in books.moves:
         moves[move.instance_id].append(move)
@@ -164,7 +181,7 @@ def _shares(books: Books) -> list[Share]:
     return [
         share
         for instance in books.instances
-        for share in shares_of(instance, moves[instance.id], held[instance.id])
+        for share in shares_of(instance, moves[instance.id], held[instance.id], beside)
     ]
 
 
@@ -229,26 +246,15 @@ def _of_sum(
             yield Finding("over_committed", name, None, text)
 
 
-def _share(
-    instance: Instance,
-    consumer: str,
-    host: str,
-    placement: Placement | None,
-    allocated: Mapping[tuple[str, str], Resources],
-) -> Share:
-    wanted = _wanted(instance.flavor, instance.image)
-    if wanted is None:
-        wanted = allocated.get((consumer, host), {})
-    return Share(consumer, INSTANCE, host, wanted, placement)
-
-
-def _wanted(flavor: Flavor, image: Image | None) -> Resources | None:
-    """Return what an instance of flavor and image takes; None where the two contradict."""
+def _beyond(held: Iterable[Allocation], flavor: Flavor, image: Image | None) -> Resources | None:
+    """Return what is asked beyond what is held; None where flavor and image contradict."""
     try:
-        guest = guest_topology(flavor, image or Image(id=""))
-        return amounts(flavor, guest, volume_backed=image is None)
+        left = Counter(dict(asked_in_all(flavor, image)))
     except Rejected:
         return None
+    for each in held:
+        left.subtract(each.amounts)
+    return {name: amount for name, amount in left.items() if amount > 0}
 
 
 def _said(resources: Resources) -> str:

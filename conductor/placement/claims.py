@@ -6,13 +6,15 @@ written. So releasing twice, or what never was claimed, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from conductor.placement import beside
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Host, Instance, Migration
 from models.errors import Broken, Rejected
 from models.hardware import accounting
+from models.hardware.flavor import Flavor
 from models.hardware.guest import Placement
 from models.hardware.topology import HostTopology
 
@@ -83,59 +85,90 @@ def claim_on(uow: UnitOfWork, host: Host, holdings: Iterable[Holding]) -> Host |
 def release_claim(uow: UnitOfWork, instance: Instance) -> Instance:
     """Give back all that the instance holds; return it without host and placement.
 
-    Host and allocation are written here, under the host's lock; the caller saves the
+    Host and allocations are written here, under the host's lock; the caller saves the
     instance. Harmless where nothing, or only a part, is held.
     """
-    for allocation in uow.allocations.where(consumer_id=instance.id):
-        placement = instance.placement if instance.host == allocation.provider else None
-        give_back(uow, allocation, placement)
+    _give_all_back(uow, _held_by(uow, instance.id), instance.host, instance.placement)
     return replace(instance, host=None, placement=None, availability_zone=None)
 
 
 def give_back(uow: UnitOfWork, held: Allocation, placement: Placement | None) -> None:
-    """Take one allocation and its placement off their host; harmless where it is gone already."""
+    """Take one allocation off its provider, and its placement; harmless where it is gone."""
     # Dropped first: of two releases at once, the second finds nothing to drop and stops here.
     if not uow.allocations.drop(held.consumer_id, held.provider):
         return
     host = uow.hosts.lock(held.provider)
     if host is None:
+        beside.relieve(uow, held)
         return
     holding = Holding(held.consumer_id, held.project_id, placement, held.amounts)
     uow.hosts.save(relieved(host, holding, uow.now))
 
 
 def release_target(uow: UnitOfWork, migration: Migration) -> Migration:
-    """Give back what the instance holds on the target of a move; return it without a target."""
-    held = uow.allocations.get(migration.instance_id, migration.target or "")
-    if held is not None:
-        give_back(uow, held, migration.target_placement)
+    """Give back what the instance holds for the target of a move; return it without a target.
+
+    What it holds of providers that share with the source too has the size for the source again.
+    """
+    held = _held_by(uow, migration.instance_id)
+    own, shared = beside.split(uow, held, migration.target)
+    _give_all_back(uow, own, migration.target, migration.target_placement)
+    _settle(uow, migration, shared, _held_by(uow, migration.id), migration.source_flavor)
     return replace(migration, target=None, target_placement=None)
 
 
 def release_source(uow: UnitOfWork, migration: Migration) -> None:
-    """Give back what a move holds on the source."""
-    held = uow.allocations.get(migration.id, migration.source)
-    if held is not None:
-        give_back(uow, held, migration.source_placement)
+    """Give back what a move holds on the source; what is shared gets the size for the target."""
+    source = _held_by(uow, migration.id)
+    _give_all_back(uow, source, migration.source, migration.source_placement)
+    own, shared = beside.split(uow, _held_by(uow, migration.instance_id), migration.target)
+    _settle(uow, migration, shared, own, migration.target_flavor)
 
 
 def hand_to_migration(uow: UnitOfWork, migration: Migration) -> None:
-    """Let the migration, not the instance, hold the source; what is held stays the same."""
-    _hand_over(uow, migration.source, migration.instance_id, (migration.id, "migration"))
+    """Let the migration, not the instance, hold the source; what is held stays the same.
+
+    Providers that share stay with the instance: whoever moves between hosts that share storage
+    has one disk there, and is charged for one.
+    """
+    held = _held_by(uow, migration.instance_id)
+    own, _ = beside.split(uow, held, migration.source)
+    _hand_over(uow, own, migration.id, "migration")
 
 
 def hand_to_instance(uow: UnitOfWork, migration: Migration) -> None:
     """Let the instance hold the source again."""
-    _hand_over(uow, migration.source, migration.id, (migration.instance_id, "instance"))
+    _hand_over(uow, _held_by(uow, migration.id), migration.instance_id, "instance")
 
 
-def _hand_over(uow: UnitOfWork, host: str, giver: str, taker: tuple[str, str]) -> None:
-    held = uow.allocations.lock(giver, host)
-    if held is None:
-        return
-    uow.allocations.drop(giver, host)
-    consumer_id, kind = taker
-    uow.allocations.add(replace(held, consumer_id=consumer_id, consumer_kind=kind))
+def _settle(
+    uow: UnitOfWork,
+    migration: Migration,
+    shared: Sequence[Allocation],
+    own: Iterable[Allocation],
+    flavor: Flavor,
+) -> None:
+    instance = uow.instances.get(migration.instance_id) if shared else None
+    if instance is not None:
+        beside.settle(uow, shared, own, beside.asked_in_all(flavor, instance.image))
+
+
+def _held_by(uow: UnitOfWork, consumer_id: str) -> list[Allocation]:
+    return uow.allocations.where(consumer_id=consumer_id)
+
+
+def _give_all_back(
+    uow: UnitOfWork, held: Iterable[Allocation], host: str | None, placement: Placement | None
+) -> None:
+    # Hosts last, as everybody locks them.
+    for each in sorted(held, key=lambda one: one.provider == host):
+        give_back(uow, each, placement if each.provider == host else None)
+
+
+def _hand_over(uow: UnitOfWork, held: Iterable[Allocation], taker: str, kind: str) -> None:
+    for each in held:
+        if uow.allocations.drop(each.consumer_id, each.provider):
+            uow.allocations.add(replace(each, consumer_id=taker, consumer_kind=kind))
 
 
 def _contradiction(host: Host, held: Holding, why: str) -> Broken:

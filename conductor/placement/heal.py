@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from conductor.placement.audit import OURS, Share, shares_of, summed, used_by
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Host, Instance, Migration
+from conductor.store.records import Allocation, Host, Instance, Migration, Provider
 from models.errors import Rejected
 from models.lifecycle import UNFINISHED, InstanceState
 
@@ -69,7 +69,7 @@ def _rewrite(
     found = {(each.consumer_id, each.provider): each for each in held}
     wanted = {
         (each.consumer_id, each.host): each
-        for each in shares_of(instance, moves, found.values())
+        for each in shares_of(instance, moves, found.values(), _beside(uow, found.values()))
         if uow.hosts.get(each.host) is not None
     }
     # What a living consumer holds of others than hosts, its request says, and is left alone.
@@ -106,8 +106,14 @@ def _shares_on(uow: UnitOfWork, host: Host, held: Iterable[Allocation]) -> list[
         its_moves = [move for move in moves if move.instance_id == instance.id]
         named = [instance.id, *(move.id for move in its_moves)]
         its = uow.allocations.where(consumer_id=named)
-        shares += [each for each in shares_of(instance, its_moves, its) if each.host == host.name]
+        wanted = shares_of(instance, its_moves, its, _beside(uow, its))
+        shares += [each for each in wanted if each.host == host.name]
     return shares
+
+
+def _beside(uow: UnitOfWork, held: Iterable[Allocation]) -> dict[str, Provider]:
+    names = sorted({each.provider for each in held})
+    return {each.name: each for each in uow.providers.where(name=names)} if names else {}
 
 
 def _heal_other(uow: UnitOfWork, name: str, held: Iterable[Allocation]) -> bool:

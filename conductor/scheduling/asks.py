@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
-from conductor.scheduling.demand import SOURCE, Demand, Surroundings, demand_of, hints_of
+from conductor.scheduling.demand import SOURCE, Demand, Surroundings, demand_of, said_hints
 from conductor.scheduling.groups import GroupRule, Member, rule_of
+from conductor.scheduling.trees import Held
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Decision, Instance, OperationRecord
 from models.errors import Broken, Rejected
@@ -106,7 +107,7 @@ class Demands:
         if instance.host is not None:
             message = f"{instance.id} asks for a host while it holds {instance.host}"
             raise Broken("instance_holds_host", message, instance=instance.id, host=instance.host)
-        hints = hints_of(instance)
+        hints = said_hints(instance)
         named = (*hints.with_instances, *hints.apart_from)
         others = self._uow.instances.where(id=named) if named else []
         around = Surroundings(
@@ -115,6 +116,7 @@ class Demands:
             {other.id: other.host for other in others},
             self._rule(instance),
             forced,
+            self._beside(instance),
         )
         return demand_of(instance, around)
 
@@ -123,12 +125,23 @@ class Demands:
         if demand.group is not None:
             self._rules[demand.group.name] = demand.group.joined_by(host)
 
+    def _beside(self, instance: Instance) -> Held:
+        """Return what an instance that moves holds of providers that are no hosts."""
+        if instance.request_spec.get(SOURCE) is None:
+            return {}
+        held = {
+            each.provider: each.amounts
+            for each in self._uow.allocations.where(consumer_id=instance.id)
+        }
+        found = self._uow.providers.where(name=list(held)) if held else []
+        return {each.id: held[each.name] for each in found}
+
     def _rule(self, instance: Instance) -> GroupRule | None:
         if instance.group is None:
             return None
         if instance.group not in self._rules:
             self._rules[instance.group] = group_rule(self._uow, instance.group, self._message)
-        return replace(self._rules[instance.group], domain=hints_of(instance).domain)
+        return replace(self._rules[instance.group], domain=said_hints(instance).domain)
 
 
 def group_rule(
@@ -168,7 +181,7 @@ def _by_domain(uow: UnitOfWork, name: str, asking: Set[str]) -> Iterator[Member]
     for instance in uow.instances.where(group=name):
         if instance.id not in asking and _lives(instance):
             for host in sorted(_hosts_of(instance, ends)):
-                yield Member(host, hints_of(instance).domain)
+                yield Member(host, said_hints(instance).domain)
 
 
 def _ends_of_moves(uow: UnitOfWork) -> dict[str, set[str]]:

@@ -13,15 +13,16 @@ from typing import Final
 
 import numpy as np
 
-from conductor.placement.claims import charged
+from conductor.placement.claims import Holding, charged
 from conductor.placement.resources import most_of
 from conductor.scheduling.checks import Removal
-from conductor.scheduling.choice import NoHost, choose, filtered
+from conductor.scheduling.choice import NoHost, choose, filtered, put_on
 from conductor.scheduling.columns import instances, left_column
-from conductor.scheduling.demand import Demand, Shape, limits_of
+from conductor.scheduling.demand import Demand, Shape, limits_of, place
 from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.trees import shares_on
 from conductor.scheduling.whatif import Guest
 from conductor.store.records import Host
 from models.hardware import accounting
@@ -72,8 +73,24 @@ class Capacity:
         """How many more of the demand each host takes."""
         alive, removals = filtered(self._demand, self._fleet, self._settings)
         hosts = [self._fleet.hosts[row] for row in np.flatnonzero(alive)]
-        by_host = {host.name: count for host in hosts if (count := self._counts.of(host))}
+        with self._fleet.rehearsal():
+            by_host = {host.name: count for host in hosts if (count := self._count(host))}
         return Room(by_host, len(self._fleet), tuple(removals))
+
+    def _count(self, host: Host) -> int:
+        """Return how many more a host takes, with what is left of the providers beside it."""
+        if len(self._demand.shape.request.groups) == 1 and not self._fleet.beside:
+            return self._counts.of(host)
+        count = 0
+        while True:
+            shape, beside = self._demand.shape, self._fleet.beside
+            shares = shares_on(host, shape.request, beside, {})
+            answer = place(shape, host, pack=self._settings.pack)
+            if shares is None or isinstance(answer, Misfit) or not (shares.own or shares.beside):
+                return count
+            host = charged(host, [Holding("", "", answer, shares.own)], host.updated_at)
+            self._fleet.beside = beside.charged(shares.beside)
+            count += 1
 
     def after_losses(self, count: int, guests_of: GuestsOf) -> list[Loss]:
         """Return what is left after the loss of `count` hosts, for the worst sets that are known.
@@ -111,8 +128,7 @@ class Capacity:
             if isinstance(chosen, NoHost):
                 homeless.append(guest.name)
                 continue
-            held = replace(guest.holding, placement=chosen.placement)
-            self._fleet.put(charged(chosen.host, [held], chosen.host.updated_at))
+            put_on(self._fleet, chosen, chosen.host.updated_at)
             changed.add(chosen.host.name)
         return changed, homeless
 
@@ -120,7 +136,7 @@ class Capacity:
         gone = {*lost, *changed}
         kept = sum(count for name, count in self.room.by_host.items() if name not in gone)
         again = (self._fleet.get(name) for name in changed if name in self.room.by_host)
-        return kept + sum(self._counts.of(host) for host in again if host is not None)
+        return kept + sum(self._count(host) for host in again if host is not None)
 
 
 def _sets(fleet: Fleet, room: Room, count: int) -> Iterable[tuple[str, ...]]:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from conductor.placement.claims import Holding, charged
 from conductor.scheduling.checks import EXAMPLES, Check, Removal, nearest_of, sentence
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fits import Answers, Fits, Lack
 from conductor.scheduling.fleet import Fleet, Mask
 from conductor.scheduling.ranking import Ranking, RunnerUp, best_first, ranked, runner_up
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.trees import Shares, shares_on
 from conductor.store.records import Host
 from models.errors import NoValidHost
+from models.hardware.frozen import FrozenMap
 from models.hardware.guest import Placement
 
 
@@ -26,6 +29,7 @@ class Selection:
     """The host chosen for an instance, as it was seen, and where on it; then the next best.
 
     `possible` of all `hosts` passed every filter; `drawn_from` so many best one was drawn.
+    `shares` is what it takes of the host and of providers beside it.
     """
 
     demand: Demand
@@ -38,11 +42,19 @@ class Selection:
     possible: int = 0
     runner_up: RunnerUp | None = None
     drawn_from: int = 1
+    shares: Shares = field(default_factory=lambda: Shares(FrozenMap({})))
+
+    @property
+    def holding(self) -> Holding:
+        """What the instance would hold of the host."""
+        demand = self.demand
+        return Holding(demand.instance_id, demand.project_id, self.placement, self.shares.own)
 
     def to_json(self) -> dict[str, Any]:
         """Return the story of the choice, as kept in decisions."""
         second = {} if self.runner_up is None else {"runner_up": self.runner_up.to_json()}
         drawn = {} if self.drawn_from == 1 else {"drawn_from": self.drawn_from}
+        groups = {"groups": dict(self.shares.groups)} if self.shares.groups else {}
         return {
             "hosts": self.hosts,
             "possible": self.possible,
@@ -51,6 +63,7 @@ class Selection:
             "alternates": list(self.alternates),
             **second,
             **drawn,
+            **groups,
         }
 
 
@@ -97,38 +110,76 @@ def choose(
     ranking = ranked(alive & ~answers.refused(alive), demand, fleet, settings)
     subset = settings.subset_of(len(ranking.rows))
     order = best_first(ranking, demand, fleet, subset, chance)
-    found = list(islice(_taking(order, ranking, answers), settings.alternates + 1))
+    search = _Search(demand, fleet, ranking, answers)
+    found = list(islice(search.taking(order), settings.alternates + 1))
     removals += answers.removals(answers.refused(alive))
+    removals += search.removals()
     if not found:
         return NoHost(demand, len(fleet), tuple(removals))
-    hosts = [fleet.hosts[ranking.rows[place]] for place, _ in found]
-    first, placement = found[0]
-    second = found[1][0] if len(found) > 1 else None
+    first = found[0]
+    second = found[1].place if len(found) > 1 else None
     return Selection(
         demand,
-        hosts[0],
-        placement,
-        tuple(host.name for host in hosts[1:]),
-        tuple(
-            (host.name, float(ranking.scores[place]))
-            for host, (place, _) in zip(hosts, found, strict=True)
-        ),
+        first.host,
+        first.placement,
+        tuple(each.host.name for each in found[1:]),
+        tuple((each.host.name, float(ranking.scores[each.place])) for each in found),
         len(fleet),
         tuple(removals),
         len(ranking.rows),
-        None if second is None else runner_up(ranking, demand, fleet, first, second),
+        None if second is None else runner_up(ranking, demand, fleet, first.place, second),
         subset,
+        first.shares,
     )
 
 
-def _taking(
-    order: Iterable[int], ranking: Ranking, answers: Answers
-) -> Iterator[tuple[int, Placement | None]]:
-    """Yield the places in the ranking whose hosts take the demand, and where on them."""
-    for place in order:
-        answer = answers.fit(int(ranking.rows[place]))
-        if not isinstance(answer, Lack):
-            yield place, answer
+def put_on(fleet: Fleet, chosen: Selection, now: float) -> None:
+    """Change the fleet as if the selection had been claimed; a rehearsal takes it back."""
+    fleet.put(charged(chosen.host, [chosen.holding], now))
+    fleet.beside = fleet.beside.charged(chosen.shares.beside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """A host that takes the demand: its place in the ranking, where on it, what of what."""
+
+    place: int
+    host: Host
+    placement: Placement | None
+    shares: Shares
+
+
+class _Search:
+    """Asks hosts in order whether they take the demand, and notes whose providers do not."""
+
+    def __init__(self, demand: Demand, fleet: Fleet, ranking: Ranking, answers: Answers) -> None:
+        self._demand = demand
+        self._fleet = fleet
+        self._ranking = ranking
+        self._answers = answers
+        self._without: list[str] = []
+
+    def taking(self, order: Iterable[int]) -> Iterator[_Taking]:
+        """Yield the hosts that take the demand, by place in the ranking."""
+        fleet, demand = self._fleet, self._demand
+        for place in order:
+            row = int(self._ranking.rows[place])
+            answer = self._answers.fit(row)
+            if isinstance(answer, Lack):
+                continue
+            host = fleet.hosts[row]
+            shares = shares_on(host, demand.shape.request, fleet.beside, demand.held)
+            if shares is None:
+                self._without.append(host.name)
+            else:
+                yield _Taking(place, host, answer, shares)
+
+    def removals(self) -> Iterator[Removal]:
+        """Yield how many hosts had no providers for what is asked together."""
+        if self._without:
+            lacks = ("has no providers for all groups", "have no providers for all groups")
+            examples = tuple(self._without[:EXAMPLES])
+            yield Removal("no_providers", lacks, len(self._without), examples)
 
 
 def filtered(

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from conductor.placement import beside
+from conductor.placement.beside import Taken
 from conductor.placement.claims import Holding, claim_on
 from conductor.placement.resources import room
 from conductor.scheduling.asks import group_rule
@@ -58,6 +60,8 @@ class Claim:
         """Claim every selection for its (locked) instance; raise `Conflict` to be planned anew."""
         self._instances = instances
         self._lock_groups(selections)
+        # Before the hosts, as everybody locks them.
+        beside.take(self._uow, map(self._taken, selections))
         claimed: list[Claimed] = []
         # In order of name, so that two transactions never wait for each other in a ring.
         for name in sorted({each.host.name for each in selections}):
@@ -80,6 +84,8 @@ class Claim:
 
     def _anew(self, selection: Selection) -> Claimed:
         """Claim on the host as it is now, else on the first alternate that takes the instance."""
+        if selection.shares.beside:
+            raise Conflict("fleet_moved", f"{selection.host.name} has changed with its providers")
         self.refitted += 1
         for name in (selection.host.name, *selection.alternates):
             if name != selection.host.name and not self._joins_group(selection, name):
@@ -98,9 +104,12 @@ class Claim:
         raise Conflict("fleet_moved", "neither the host chosen nor an alternate has room any more")
 
     def _holding(self, claimed: Claimed) -> Holding:
-        demand = claimed.selection.demand
-        instance = self._instances[demand.instance_id]
-        return Holding(instance.id, instance.project_id, claimed.placement, demand.shape.amounts)
+        instance = self._instances[claimed.selection.demand.instance_id]
+        own = claimed.selection.shares.own
+        return Holding(instance.id, instance.project_id, claimed.placement, own)
+
+    def _taken(self, selection: Selection) -> Taken:
+        return Taken(self._instances[selection.demand.instance_id], selection.shares.beside)
 
     def _lock_groups(self, selections: Iterable[Selection]) -> None:
         rules = {rule.name for each in selections if (rule := _hard_rule(each.demand))}

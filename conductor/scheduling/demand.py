@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from conductor.placement.devices import device_requests
+from conductor.placement.providers import Resources
+from conductor.placement.requests import CandidateRequest
 from conductor.placement.resources import MEMORY_MB, VCPU, amounts
+from conductor.placement.wishes import largest_of, request_of
 from conductor.scheduling.groups import GroupRule
 from conductor.scheduling.host_wishes import HostWishes, host_wishes_of
+from conductor.scheduling.trees import Held
 from conductor.store.records import Host, Instance
-from models.errors import Rejected
 from models.hardware.constraints import guest_topology
 from models.hardware.fitting import fit
 from models.hardware.flavor import Flavor
+from models.hardware.frozen import FrozenMap
 from models.hardware.guest import GuestTopology, Misfit, Placement
 from models.hardware.image import Image
 from models.hardware.topology import Limits, PciRequest
+from models.lifecycle import InstanceState
+from models.messages.hints import Hints, hints_of
 
 AGGREGATE_SPEC: Final = "aggregate_instance_extra_specs:"
 """Prefix of the extra specs that ask for a host in an aggregate with that metadata."""
@@ -42,15 +48,8 @@ class Shape:
     aggregate_specs: Mapping[str, str]
     wishes: HostWishes
     devices: tuple[PciRequest, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hints:
-    """What the sender said about hosts: instances to be with, or apart from."""
-
-    with_instances: tuple[str, ...] = ()
-    apart_from: tuple[str, ...] = ()
-    domain: str | None = None
+    request: CandidateRequest
+    least: Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,8 @@ class Demand:
 
     `host` and `zone` are the only ones allowed where named; `source` is where it moves from;
     `preferred` hosts come first, in their order; `ignored` were tried and refused. `beside` and
-    `apart` are hosts. One that is `forced` has no rule about hosts left but what is physical.
+    `apart` are hosts. `held` is what it has, while it moves, of providers that are no hosts. One
+    that is `forced` has no rule about hosts left but what is physical.
     """
 
     instance_id: str
@@ -74,6 +74,7 @@ class Demand:
     apart: frozenset[str] = frozenset()
     group: GroupRule | None = None
     forced: bool = False
+    held: Held = field(default_factory=lambda: FrozenMap({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +86,18 @@ class Surroundings:
     host_of: Mapping[str, str | None] = field(default_factory=dict)
     group: GroupRule | None = None
     forced: bool = False
+    held: Held = field(default_factory=lambda: FrozenMap({}))
 
 
 def demand_of(instance: Instance, around: Surroundings) -> Demand:
     """Return what the instance asks; raise `Rejected` for a flavor and image that contradict.
 
-    Hints that name an instance without a host are met by any host.
+    What is built beside an instance without a host finds none. Later that wish has been granted:
+    companions that have gone since bind nobody to a host.
     """
-    spec, hints = instance.request_spec, hints_of(instance)
+    spec, hints = instance.request_spec, said_hints(instance)
     beside = _hosts(hints.with_instances, around.host_of)
+    bound = bool(hints.with_instances) and instance.state is InstanceState.BUILDING
     return Demand(
         instance_id=instance.id,
         shape=shape_of(instance.flavor, instance.image),
@@ -103,22 +107,17 @@ def demand_of(instance: Instance, around: Surroundings) -> Demand:
         source=spec.get(SOURCE),
         preferred=around.preferred,
         ignored=around.ignored,
-        beside=beside or None,
+        beside=beside if beside or bound else None,
         apart=_hosts(hints.apart_from, around.host_of),
         group=None if around.forced else around.group,
         forced=around.forced,
+        held=around.held,
     )
 
 
-def hints_of(instance: Instance) -> Hints:
-    """Return the scheduler hints of the instance's request: an id or a list of ids each."""
-    hints: Mapping[str, Any] = instance.request_spec.get("scheduler_hints") or {}
-    domain = hints.get("domain")
-    return Hints(
-        _ids(hints.get("same_host")),
-        _ids(hints.get("different_host")),
-        None if domain is None else str(domain),
-    )
+def said_hints(instance: Instance) -> Hints:
+    """Return the scheduler hints of the instance's request."""
+    return hints_of(instance.request_spec.get("scheduler_hints") or {})
 
 
 @lru_cache(maxsize=1024)
@@ -126,11 +125,13 @@ def shape_of(flavor: Flavor, image: Image | None) -> Shape:
     """Return the shape of an instance; without an image it boots from volumes."""
     known = image or Image(id="")
     guest = guest_topology(flavor, known)
+    own = amounts(flavor, guest, volume_backed=image is None)
+    request = request_of(flavor, own)
     return Shape(
         flavor,
         image,
         guest,
-        amounts(flavor, guest, volume_backed=image is None),
+        own,
         {
             key.removeprefix(AGGREGATE_SPEC): value
             for key, value in flavor.extra_specs.items()
@@ -138,6 +139,8 @@ def shape_of(flavor: Flavor, image: Image | None) -> Shape:
         },
         host_wishes_of(flavor, image),
         device_requests(flavor, known),
+        request,
+        largest_of(request),
     )
 
 
@@ -161,17 +164,3 @@ def _ratio(host: Host, resource_class: str) -> float:
 
 def _hosts(instances: tuple[str, ...], host_of: Mapping[str, str | None]) -> frozenset[str]:
     return frozenset(host for each in instances if (host := host_of.get(each)) is not None)
-
-
-def _ids(value: object) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-        return tuple(value)
-    raise Rejected(
-        "hint_invalid",
-        f"scheduler_hints is {value!r}: should be instance ids",
-        key="scheduler_hints",
-    )

@@ -152,6 +152,8 @@ def hinted(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     """With the instances it wants to be with, without those it wants to be apart from."""
     if demand.beside is not None:
         lacks = ("is not the host of its companions", "are not the host of its companions")
+        if not demand.beside:
+            lacks = (f"{lacks[0]}, which have none", f"{lacks[1]}, which have none")
         yield Check("not_same_host", lacks, fleet.mask(demand.beside))
     if demand.apart:
         lacks = ("holds an instance to be apart from", "hold an instance to be apart from")
@@ -181,10 +183,16 @@ def in_group(demand: Demand, fleet: Fleet) -> Iterator[Check]:
 def has_amounts(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     """Room for every amount: used + asked <= (total - reserved) * ratio.
 
-    And one guest is never larger than the host itself, however often its CPUs are shared.
+    And one guest is never larger than the host itself, however often its CPUs are shared. Of
+    classes that a provider beside the host has, that one's room counts where it is more; who has
+    to serve what is worked out for the hosts that are tried.
     """
-    for name, amount in demand.shape.amounts.items():
+    beside = fleet.beside.charged(demand.held, back=True)
+    for name, amount in demand.shape.least.items():
         left, most = fleet.column(left_column(name)), fleet.column(most_column(name))
+        if beside:
+            there = fleet.numbers(beside.most(fleet.hosts, name))
+            left, most = np.maximum(left, there), np.maximum(most, there)
         what, unit = _NAMES.get(name, name), _UNITS.get(name, "")
         yield Check(
             f"no_room_{name.lower()}",

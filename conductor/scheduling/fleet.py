@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from conductor.scheduling.groups import HOST
 from conductor.scheduling.habits import Habits
+from conductor.scheduling.trees import NOTHING_BESIDE
 from conductor.store.records import Host
 from models.hardware.topology import HostCell
 
@@ -68,7 +69,8 @@ class Fleet:
     """Hosts by row, in order of name; rows are stable while no host comes or goes.
 
     `up` says which have been heard of, `busy` how many operations wait for each; `ticks` when
-    each was put last, in a count of puts that stands at `tick`.
+    each was put last, in a count of puts that stands at `tick`. `beside` are the providers that
+    are no hosts.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Fleet:
         self._zones: dict[str, Mask] = {}
         self._tagged: OrderedDict[str, tuple[Tagged, ...]] = OrderedDict()
         self._before: dict[str, Host] | None = None
+        self.beside = NOTHING_BESIDE
         self.tick = 0
         self.ticks: Numbers = np.zeros(len(self.hosts), np.int64)
 
@@ -212,11 +215,13 @@ class Fleet:
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """Take back, at the end of the block, every `put` made in it: for planning ahead."""
+        """Take back, at the end of the block, whatever was changed in it: for planning ahead."""
         outer, self._before = self._before, {}
+        beside = self.beside
         try:
             yield
         finally:
+            self.beside = beside
             before, self._before = self._before, None
             for host in before.values():
                 self.put(host)

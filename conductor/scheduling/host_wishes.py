@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from conductor.placement.wishes import grouped_traits
 from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
 from models.hardware.image import Image
@@ -39,10 +40,11 @@ def host_wishes_of(flavor: Flavor, image: Image | None) -> HostWishes:
 
     Codes: `trait_invalid`, `traits_contradict`.
     """
+    grouped = grouped_traits(flavor)
     said = {
         found[1]: one_of(value, ("required", "forbidden"), "trait_invalid", key)
         for key, value in flavor.extra_specs.items()
-        if (found := _TRAIT.fullmatch(key))
+        if key not in grouped and (found := _TRAIT.fullmatch(key))
     }
     forbidden = frozenset(trait for trait, how in said.items() if how == "forbidden")
     by_image = _required_by(image) if image is not None else frozenset()

@@ -11,7 +11,6 @@ from typing import Any
 
 import tenacity
 
-from conductor.placement.claims import Holding, charged
 from conductor.scheduling.asks import (
     Demands,
     decided,
@@ -21,7 +20,7 @@ from conductor.scheduling.asks import (
     operations_of,
     still_wanted,
 )
-from conductor.scheduling.choice import NoHost, Selection, choose
+from conductor.scheduling.choice import NoHost, Selection, choose, put_on
 from conductor.scheduling.claim import Claim, Claimed
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.settings import SchedulingSettings
@@ -138,6 +137,7 @@ class Scheduler:
             self._view.put(hosts)
             for chosen in plan.selections:
                 self._view.fleet.habits.note_placed(chosen.demand, chosen.host.name)
+                self._view.fleet.beside = self._view.fleet.beside.charged(chosen.shares.beside)
         return letters
 
     def _plan(
@@ -157,7 +157,7 @@ class Scheduler:
                 selections.append(chosen)
                 if len(selections) < len(wanted):
                     demands.joined(chosen.demand, chosen.host.name)
-                    self._view.fleet.put(_with(chosen, uow.now))
+                    put_on(self._view.fleet, chosen, uow.now)
         return Plan(wanted, tuple(selections))
 
     def _choose(
@@ -205,11 +205,6 @@ class Scheduler:
         uow.decisions.add_many(decisions)
         uow.post(_reply_letter(message, decisions))
         return hosts.values()
-
-
-def _with(chosen: Selection, now: float) -> Host:
-    shape, instance = chosen.demand.shape, chosen.demand.instance_id
-    return charged(chosen.host, [Holding(instance, "", chosen.placement, shape.amounts)], now)
 
 
 def _refusal(

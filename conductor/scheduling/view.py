@@ -13,12 +13,14 @@ from typing import Final
 import numpy as np
 
 from conductor.liveness import is_up, silent_before
+from conductor.placement.following import Follower
 from conductor.scheduling.filters import BUSY_LIMIT
 from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet, Mask
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.trees import Beside
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Heartbeat, Host
+from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Heartbeat, Host, Provider
 
 COMPUTE: Final = "compute"
 
@@ -38,6 +40,8 @@ class FleetView:
         self._follows = False
         self._read_at = -1e9
         self._entries: list[CatalogueEntry] = []
+        self._beside: dict[str, Provider] = {}
+        self._followed: Follower[Provider] = Follower("id", lambda each: each.generation)
 
     def refresh(self, uow: UnitOfWork) -> bool:
         """Follow the store as far as is due; say whether that was everything."""
@@ -47,6 +51,8 @@ class FleetView:
             return False
         catalogue = self._catalogue(uow) if due else self.fleet.catalogue
         came = self._follow(uow, catalogue, due=due)
+        if due:
+            self._look_beside(uow)
         if due or came:
             self._hear(uow, anew=came)
             self._watch(uow)
@@ -55,12 +61,23 @@ class FleetView:
 
     def look_again(self, uow: UnitOfWork) -> None:
         """Read whatever could make a yes of a no: hosts with more room, or back, or allowed now."""
+        self._look_beside(uow)
         if self._follow(uow, self._catalogue(uow), due=False):
             self._hear(uow, anew=True)
         else:
             self._set_up(self.fleet.up | self._returned(uow, self._since(uow)))
         if self.fleet.tagged(BUSY_LIMIT):
             self._watch(uow)
+
+    def _look_beside(self, uow: UnitOfWork) -> None:
+        """Follow the providers that are no hosts; few, and claimed under their locks."""
+        changed = self._followed.changes(uow.providers)
+        if not changed:
+            return
+        known = {**self._beside, **changed}
+        self._beside = {name: each for name, each in known.items() if each is not None}
+        self.fleet.beside = Beside(self._beside.values())
+        self.revision += 1
 
     def put(self, hosts: Iterable[Host]) -> None:
         """Take over hosts that this process has just written."""
@@ -86,7 +103,9 @@ class FleetView:
             known = {host.name: host for host in self.fleet.hosts}
             names = versions if whole else {**known, **read}
             hosts = [host for name in names if (host := read.get(name) or known.get(name))]
+            beside = self.fleet.beside
             self.fleet = Fleet(hosts, catalogue=catalogue, habits=self.fleet.habits)
+            self.fleet.beside = beside
             self.revision += 1
             return True
         for host in read.values():

@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from conductor.placement.claims import Holding, charged, relieved
-from conductor.placement.resources import room
-from conductor.scheduling.choice import NoHost, Selection, choose
+from conductor.scheduling.choice import NoHost, Selection, choose, put_on
 from conductor.scheduling.columns import left_column
 from conductor.scheduling.demand import Demand, place
 from conductor.scheduling.filters import has_amounts
@@ -22,6 +21,7 @@ from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.numa_filter import has_numa_cells
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.trees import shares_on
 from conductor.store.records import Host
 from models.hardware.guest import Misfit
 
@@ -101,7 +101,7 @@ class WhatIf:
                 if isinstance(chosen, NoHost):
                     return selections, chosen
                 selections.append(chosen)
-                self._fleet.put(self._with(chosen))
+                put_on(self._fleet, chosen, self._now)
                 if demand.group is not None:
                     demand = replace(demand, group=demand.group.joined_by(chosen.host.name))
         return selections, None
@@ -115,7 +115,7 @@ class WhatIf:
         """
         with self._fleet.rehearsal():
             for each in placed:
-                self._fleet.put(self._with(each))
+                put_on(self._fleet, each, self._now)
             return self._search(demand, guests_on)
 
     def _search(self, demand: Demand, guests_on: GuestsOn) -> Search:
@@ -153,17 +153,18 @@ class WhatIf:
             chosen = self._choose(wish)
             if isinstance(chosen, NoHost):
                 return
-            self._fleet.put(self._with(chosen))
+            put_on(self._fleet, chosen, self._now)
             yield Relocation(guest.instance_id, guest.name, source, chosen.host.name)
 
     def _holding(self, demand: Demand, host: Host) -> Holding | None:
         """Return what the demand would hold of a host, or nothing where it does not fit."""
-        if room(host, demand.shape.amounts) is not None:
+        shares = shares_on(host, demand.shape.request, self._fleet.beside, demand.held)
+        if shares is None:
             return None
         answer = place(demand.shape, host, pack=self._settings.pack)
         if isinstance(answer, Misfit):
             return None
-        return Holding(demand.instance_id, demand.project_id, answer, demand.shape.amounts)
+        return Holding(demand.instance_id, demand.project_id, answer, shares.own)
 
     def _nearest(self, demand: Demand) -> list[str]:
         """Return the hosts that only lack room, those that lack least first."""
@@ -185,10 +186,3 @@ class WhatIf:
 
     def _choose(self, demand: Demand) -> Selection | NoHost:
         return choose(demand, self._fleet, self._settings, self._fits)
-
-    def _with(self, chosen: Selection) -> Host:
-        demand = chosen.demand
-        held = Holding(
-            demand.instance_id, demand.project_id, chosen.placement, demand.shape.amounts
-        )
-        return charged(chosen.host, [held], self._now)

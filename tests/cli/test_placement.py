@@ -7,7 +7,7 @@ import pytest
 
 from conductor.cli.embedded import Embedded
 from conductor.store.records import Allocation
-from tests.cli.running import Cli
+from tests.cli.running import Cli, one_line
 
 STRANGER = "11111111-1111-4111-8111-111111111111"
 
@@ -58,3 +58,57 @@ def test_what_was_found_reads_well_on_a_terminal(orphan: None, here: Cli) -> Non
     shown = here("placement", "audit", "-o", "table")
     assert "is gone" in shown.out
     assert here("placement", "heal", "--apply", "-o", "table").code == 0
+
+
+def test_a_child_is_hung_under_a_host_asked_for_and_gone_again(here: Cli) -> None:
+    created = here(
+        "placement", "create", "gamma-card", "--parent", "gamma", "--inventory",
+        "CUSTOM_CARD=4,reserved=1,max_unit=2", "--trait", "CUSTOM_QUICK",
+    )  # fmt: skip
+    assert created.code == 0, created.err
+    assert created.json["inventories"]["CUSTOM_CARD"]["max_unit"] == 2
+    listed = here("placement", "list", "--in-tree", "gamma").json
+    assert [(row["name"], row["depth"]) for row in listed] == [("gamma", 0), ("gamma-card", 1)]
+    ask = ("--ask", "resources:VCPU=1", "--ask", "resources1:CUSTOM_CARD=2")
+    found = here("placement", "candidates", *ask, "--ask", "trait1:CUSTOM_QUICK=required")
+    assert found.code == 0, found.err
+    (only,) = found.json
+    assert only["root"] == "gamma"
+    assert only["allocations"]["gamma-card"] == {"CUSTOM_CARD": 2}
+    too_many = here("placement", "candidates", "--ask", "resources1:CUSTOM_CARD=3")
+    assert (too_many.code, too_many.json) == (3, [])
+    again = here("placement", "create", "gamma-card", "--parent", "gamma")
+    assert again.code == 2
+    assert "gamma-card" in again.err
+    changed = here("placement", "set", "gamma-card", "--inventory", "CUSTOM_CARD=1")
+    assert changed.json["traits"] == ["CUSTOM_QUICK"]
+    assert here("placement", "delete", "gamma-card").code == 0
+    assert here("placement", "show", "gamma-card").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("create", "x", "--parent", "nobody"), "nobody"),
+        (("create", "x", "--inventory", "CUSTOM_X"), "inventory"),
+        (("create", "x", "--inventory", "CUSTOM_X=many"), "many"),
+        (("create", "x", "--inventory", "CUSTOM_X=0"), "total"),
+        (("create", "x", "--inventory", "CUSTOM_X=1,colour=red"), "colour=red"),
+        (("create", "x", "--inventory", "CARDS=1"), "CARDS"),
+        (("create", "x", "--trait", "QUICK"), "QUICK"),
+        (("create", "x", "--aggregate", "rack-1"), "rack-1"),
+        (("set", "gamma", "--inventory", "VCPU=1000"), "reports these itself"),
+        (("delete", "gamma"), "gamma"),
+        (("show", "nobody"), "nobody"),
+        (("candidates", "--ask", "resources:GOLD=1"), "GOLD"),
+        (("list", "--in-tree", "nobody"), "nobody"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing(
+    here: Cli, arguments: tuple[str, ...], named: str
+) -> None:
+    refused = here("placement", *arguments)
+    assert refused.code == 2, refused
+    assert named in refused.err
+    assert one_line(refused.err)
+    assert [row["name"] for row in here("placement", "list").json] == ["alpha", "beta", "gamma"]

@@ -161,6 +161,17 @@ def test_hints_bring_instances_together_and_keep_them_apart() -> None:
     assert chosen(apart) != [other["host"]]
 
 
+def test_a_build_beside_an_instance_that_has_no_host_finds_none_and_says_so() -> None:
+    world = World()
+    world.add_hosts(host("a"), host("b"))
+    homeless = world.add_instance(flavor()).id
+    reply = world.build(flavor(), scheduler_hints={"same_host": [homeless]})
+    assert reply.error is not None
+    assert reply.error["kind"] == "NoValidHost"
+    expected = "2 hosts: 2 are not the host of its companions, which have none"
+    assert reply.error["message"] == expected
+
+
 def test_a_hint_that_is_no_instance_id_is_refused_with_its_name() -> None:
     world = World()
     world.add_hosts(host("a"))

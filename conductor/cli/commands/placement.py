@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from conductor.cli.commands.providers import add_verbs
 from conductor.cli.failures import say
 from conductor.cli.output import Output, show_all
 from conductor.cli.reach import Reach, reach
@@ -34,6 +35,7 @@ _HEALED_COLUMNS: Final = (*_COLUMNS[:3], ("outcome", key("outcome")))
 def add_to(app: typer.Typer) -> None:
     """Add `placement` with its verbs."""
     group = typer.Typer(help="Resource providers, and whether what is claimed of them adds up.")
+    add_verbs(group)
     group.command("audit")(audit_all)
     group.command("heal")(heal)
     app.add_typer(group, name="placement", no_args_is_help=True)

@@ -1,0 +1,45 @@
+"""Scheduler hints: what a sender says about the hosts of other instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from models.errors import Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the sender said about hosts: instances to be with, or apart from."""
+
+    with_instances: tuple[str, ...] = ()
+    apart_from: tuple[str, ...] = ()
+    domain: str | None = None
+
+
+def hints_of(said: Mapping[str, Any]) -> Hints:
+    """Return the hints of a request's `scheduler_hints`: an id or a list of ids each.
+
+    Raises `Rejected` (`hint_invalid`) for anything else.
+    """
+    domain = said.get("domain")
+    return Hints(
+        _ids(said, "same_host"),
+        _ids(said, "different_host"),
+        None if domain is None else str(domain),
+    )
+
+
+def _ids(said: Mapping[str, Any], hint: str) -> tuple[str, ...]:
+    value = said.get(hint)
+    if value is None:
+        return ()
+    ids = [value] if isinstance(value, str) else value
+    if isinstance(ids, list | tuple) and all(isinstance(each, str) for each in ids):
+        return tuple(each.lower() for each in ids)
+    raise Rejected(
+        "hint_invalid",
+        f"scheduler_hints.{hint} is {value!r}: should be instance ids",
+        key="scheduler_hints",
+    )
