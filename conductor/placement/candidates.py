@@ -120,14 +120,18 @@ def _asks(groups: Iterable[RequestGroup]) -> Iterator[_Ask]:
 
 def _problem(tree: Tree, request: CandidateRequest, asks: Sequence[_Ask]) -> Problem:
     providers = tree.providers
-    classes = list(dict.fromkeys(name for ask in asks for name in ask.resources))
+    classes = dict.fromkeys(name for ask in asks for name in ask.resources)
     kinds = {name: kind for kind, name in enumerate(classes)}
     loose = next((each for each in request.groups if each.suffix == UNNUMBERED), None)
     by_suffix = {ask.group.suffix: 1 << at for at, ask in enumerate(asks)}
     numbered = sum(mask for suffix, mask in by_suffix.items() if suffix != UNNUMBERED)
+    rooms = {name: tuple(room_of(each, name) for each in providers) for name in kinds}
     items = tuple(
         Item(
-            places=_mask(_may_serve(tree, ask, each) for each in providers),
+            places=_mask(
+                _has_room(ask, each, rooms, place) and _is_meant(tree, ask.group, each)
+                for place, each in enumerate(providers)
+            ),
             takes=tuple(sorted((kinds[name], amount) for name, amount in ask.resources.items())),
             marks=ask.group is loose,
         )
@@ -137,7 +141,7 @@ def _problem(tree: Tree, request: CandidateRequest, asks: Sequence[_Ask]) -> Pro
     return Problem(
         count=len(providers),
         items=items,
-        rooms=tuple(tuple(room_of(each, name) for each in providers) for name in classes),
+        rooms=tuple(rooms.values()),
         marks=tuple(_mask(bool(each.traits & one_of) for one_of in wanted) for each in providers),
         owed=(1 << len(wanted)) - 1,
         apart=numbered if request.policy == "isolate" else 0,
@@ -150,16 +154,27 @@ def _problem(tree: Tree, request: CandidateRequest, asks: Sequence[_Ask]) -> Pro
     )
 
 
-def _may_serve(tree: Tree, ask: _Ask, provider: Provider) -> bool:
-    """Say whether a provider could serve this, were nothing else asked of it."""
-    group, traits = ask.group, ask.group.traits
+def _has_room(
+    ask: _Ask, provider: Provider, rooms: Mapping[str, tuple[int, ...]], place: int
+) -> bool:
+    """Say whether a provider has room for this, were nothing else asked of it."""
+    for name, amount in ask.resources.items():
+        if amount > rooms[name][place]:
+            return False
+        inventory = provider.inventories.get(name)
+        if inventory is None or not inventory.takes(amount):
+            return False
+    return True
+
+
+def _is_meant(tree: Tree, group: RequestGroup, provider: Provider) -> bool:
+    """Say whether a provider is one that a group may be served by."""
+    traits = group.traits
     if traits.forbidden & provider.traits:
         return False
     if group.suffix != UNNUMBERED and not traits.met_by(provider.traits):
         return False
-    if not _is_placed(tree, group, provider):
-        return False
-    return all(_has(provider, name, amount) for name, amount in ask.resources.items())
+    return _is_placed(tree, group, provider)
 
 
 def _is_placed(tree: Tree, group: RequestGroup, provider: Provider) -> bool:
@@ -180,11 +195,6 @@ def _names_of_tree(tree: Tree, provider: Provider) -> frozenset[str]:
     root_id = root_id_of(provider)
     known = tree.providers
     return frozenset(each.id for each in known if root_id_of(each) == root_id) | {root_id}
-
-
-def _has(provider: Provider, name: str, amount: int) -> bool:
-    inventory = provider.inventories.get(name)
-    return inventory is not None and inventory.takes(amount) and amount <= room_of(provider, name)
 
 
 def _parents(providers: Sequence[Provider]) -> tuple[int | None, ...]:
