@@ -1,0 +1,1 @@
+"""Placement, on every adapter."""

@@ -1,5 +1,7 @@
 """Providers in trees: made, found, changed under their generation, deleted."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from conductor.placement.ports import PlacementService, ProviderQuery
@@ -34,6 +36,15 @@ def test_ensuring_a_provider_twice_gives_the_one_that_is_there(
 ) -> None:
     made = make(placement, "host-1", ROOM)
     assert placement.ensure_provider(made.id, "host-1") == made
+
+
+def test_those_that_make_one_provider_at_once_all_get_that_one(
+    placement: PlacementService,
+) -> None:
+    provider_id = new_id()
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: placement.ensure_provider(provider_id, "host-1"), range(8)))
+    assert made == [placement.provider(provider_id)] * 8
 
 
 def test_a_name_that_another_provider_has_is_refused(placement: PlacementService) -> None:
