@@ -33,7 +33,7 @@ def test_claims_a_second(database: str, fresh_database: Callable[[], str], tmp_p
         [
             Figure("providers over-committed", twice, "", "0"),
             Figure("errors other than no capacity", ended.failed, "", "0"),
-            Figure("claims", ended.claimed, "", f"{PROVIDERS}"),
+            Figure("claims that succeeded", ended.claimed, "", f"{PROVIDERS}"),
             Figure("claims", ended.claimed / ended.took_s, "1/s"),
             Figure("decisions, refusals included", PROVIDERS * PROCESSES / ended.took_s, "1/s"),
             Figure("tried again", ended.retried, ""),
