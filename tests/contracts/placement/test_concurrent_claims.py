@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -16,9 +17,9 @@ from conductor.placement.claims import Holding, claim_on, give_back
 from conductor.placement.providers import Consumer, Reshaping, over_committed, provider_id_of
 from conductor.placement.store_placement import StorePlacement
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Inventory
+from conductor.store.records import Allocation, Inventory
 from conductor.store.sql import SqlStore
-from models.errors import ConductorError, Conflict
+from models.errors import ConductorError, Conflict, NoValidHost, Rejected
 from tests.benchmarks.claiming import FULL, offer, overcommitted, race
 from tests.placement.one_host import a_root
 
@@ -273,6 +274,52 @@ def test_a_reshape_among_claims_leaves_exact_books(stores: Sequence[Store]) -> N
         assert after is not None
         assert after.inventories["VGPU"].total == 34
         assert not over_committed(after)
+
+
+def test_after_a_refusal_the_same_transaction_takes_the_next_candidate(
+    stores: Sequence[Store],
+) -> None:
+    offer_one(stores[0], "full", 1)
+    offer_one(stores[0], "free", 1)
+    assert outcome(stores[0], claim("c", "full")) == "done"
+    with stores[0].begin() as uow:
+        for name, code in (("full", NoValidHost), ("nobody", Rejected)):
+            with pytest.raises(code):
+                claim("d", "free", name)(uow)
+        claim("d", "free")(uow)
+    assert used(stores[0], "free") == used(stores[0], "full") == {"VGPU": 1}
+
+
+def test_who_was_overtaken_by_a_claim_that_takes_no_turns_can_go_on(postgresql_url: str) -> None:
+    with closing(SqlStore(postgresql_url)) as store, closing(SqlStore(postgresql_url)) as other:
+        offer_one(store, "gpu", 4)
+        row = Allocation("c", "name of gpu", {"VGPU": 1}, project_id="p")
+        with store.begin() as uow:
+            placement = StorePlacement(_Overtaken(uow, lambda: _add(other, row)))
+            with pytest.raises(Conflict) as caught:
+                placement.write([Consumer("c", {"gpu": {"VGPU": 2}})])
+            claim("d", "gpu")(uow)
+        assert caught.value.code == "generation_conflict"
+        with store.read() as uow:
+            assert {each.consumer_id for each in uow.allocations.where()} == {"c", "d"}
+
+
+class _Overtaken:
+    """A unit of work in which somebody else commits just before the first savepoint."""
+
+    def __init__(self, uow: UnitOfWork, meanwhile: Callable[[], None]) -> None:
+        self._uow = uow
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "savepoint":
+            self._meanwhile()
+        return getattr(self._uow, name)
+
+
+def _add(store: Store, row: Allocation) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(outcome, store, lambda uow: uow.allocations.add(row)).result(PATIENCE_S)
 
 
 def test_processes_that_claim_until_nothing_is_left_over_commit_nothing(
