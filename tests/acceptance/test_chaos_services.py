@@ -12,11 +12,11 @@ from models.lifecycle import OperationState
 from tests.acceptance.conftest import HOSTS, FleetMaker
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.load import Load
-from tests.acceptance.outages import Outages, fly, travellers_of
+from tests.acceptance.outages import SERVICES, Outages, fly
 from tests.acceptance.private_services import PrivateServices
 from tests.acceptance.sending import SHARED
-from tests.acceptance.test_service_crashes import EVERY_KIND, SERVICES, check_all_shown
-from tests.acceptance.trips import define_rack
+from tests.acceptance.staged import check_all_shown
+from tests.acceptance.trips import EVERY_KIND, define_rack, travellers_of
 from tests.operations.audit import check_at_rest
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_200)]

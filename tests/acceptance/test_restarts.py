@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 from models.lifecycle import InstanceState, OperationState
+from tests.acceptance.conftest import HOSTS, WIRED
 from tests.acceptance.fleet import HARDWARE, Fleet
 from tests.acceptance.sending import SHARED, child_of, instance_of
+from tests.acceptance.staged import Staged
+from tests.acceptance.trips import EVERY_KIND, define_rack
 from tests.operations.world import small_host
 
 OTHER_HARDWARE = small_host(cpus=8, memory_mib=32_768)
@@ -47,6 +52,18 @@ def test_everybody_killed_and_one_of_each_started_ends_every_operation(fleet: Fl
     assert [fleet.effects(id_, "spawn") for id_ in ids] == [1] * len(ids)
     fleet.start()
     fleet.all_ended([fleet.sender.ask("delete", id_) for id_ in ids])
+
+
+def test_everybody_is_killed_in_the_middle_of_every_operation(fleet: Fleet) -> None:
+    define_rack(fleet, WIRED)
+    staged = Staged(fleet, HOSTS[:-1], HOSTS[-1])
+    staged.hold_in_the_middle()
+    for member in fleet.members.values():
+        member.kill()
+        fleet.figures.faults[f"{member.name.partition('-')[0]} killed"] += 1
+    fleet.start()
+    staged.check_all_end(time.monotonic(), "a death of everybody, once all had started")
+    assert set(staged.kinds.values()) == EVERY_KIND
 
 
 def test_hosts_outlive_an_outage_of_the_conductors(fleet: Fleet) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.acceptance.sending import CONTEXT, PINNED, build_body, instance_of
 
 BIGGER = {**PINNED, "vcpus": 4}
 RACK = "rack"
+END_S = 120.0
+LOSES_ITS_HOST = "evacuate"
 
 
 def _nothing(_: Fleet, __: str) -> None:
@@ -81,6 +84,9 @@ TRIPS: dict[str, list[Leg]] = {
     ],
     "cache images": [Leg("cache_images", InstanceState.ACTIVE, of_instance=False)],
 }
+
+
+EVERY_KIND = {leg.task for legs in TRIPS.values() for leg in [BUILD, *legs, DELETE]}
 
 
 def define_rack(fleet: Fleet, hosts: Iterable[str]) -> None:
@@ -150,3 +156,34 @@ class Traveller:
                 for child in uow.operations.where(parent_id=id_, kind="cache_images_on_host")
             }
         return self._fleet.all_effects({self.instance_id, *caching})
+
+
+def travellers_of(
+    fleet: Fleet, homes: Sequence[str], lost: str, trips: Mapping[str, list[Leg]] = TRIPS
+) -> list[Traveller]:
+    """Return one traveller a trip, between hosts of `homes`; `lost` is for who loses its host."""
+    towards = itertools.cycle(zip(homes, [*homes[1:], homes[0]], strict=True))
+    travellers = []
+    for trip, legs in trips.items():
+        home, target = next(towards)
+        travellers.append(
+            Traveller(fleet, legs, lost if trip.startswith(LOSES_ITS_HOST) else home, target)
+        )
+    return travellers
+
+
+def go_together(
+    fleet: Fleet,
+    travellers: list[Traveller],
+    number: int,
+    strike: Callable[[Mapping[str, str]], None] | None = None,
+) -> None:
+    """Take everybody through one leg, side by side; `strike` gets the kinds of operations by id."""
+    for each in travellers:
+        each.prepare(number)
+    for each in travellers:
+        each.ask(number)
+    if strike is not None:
+        strike({each.ids[number]: each.legs[number].task for each in travellers})
+    for each in travellers:
+        each.check(number, fleet.ended(each.ids[number], END_S))
