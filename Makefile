@@ -57,7 +57,7 @@ lock: $(INSTALLED) ## choose dependency versions anew and write the lock files
 	$(LOCK) --upgrade --output-file requirements.lock pyproject.toml
 	$(LOCK) --upgrade --extra dev --constraint requirements.lock \
 	  --output-file requirements-dev.lock pyproject.toml
-	printf '%s\n' openstack-placement 'psycopg[binary]' | $(LOCK) --upgrade \
+	printf '%s\n' openstack-placement psycopg2-binary | $(LOCK) --upgrade \
 	  --output-file tests/environment/placement-requirements.txt -
 
 clean: stop ## remove the environment and all that a run leaves behind

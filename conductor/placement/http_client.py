@@ -19,7 +19,10 @@ from models.errors import Broken, Rejected, Unreachable
 OLDEST: Final = (1, 38)
 """The oldest microversion that says all we ask for: consumers have types from it on."""
 NEWEST: Final = (1, 39)
-"""The newest one that we know: any of several traits may be asked for."""
+"""The newest one that we know."""
+
+ANY_OF_TRAITS: Final = (1, 39)
+"""The first that knows the question for any of several traits."""
 
 READ_TRIES: Final = 4
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"
@@ -93,6 +96,18 @@ class PlacementClient:
             if self._version is None:
                 self._version = self._negotiated()
             return self._version
+
+    def must_speak(self, needed: Version, what: str) -> None:
+        """Raise `Rejected` (`placement_too_old`) where `what` needs a newer server."""
+        spoken = self.version()
+        if spoken < needed:
+            message = f"{what} needs {_text(needed)}, and Placement at {self.shown} speaks "
+            raise Rejected(
+                "placement_too_old",
+                message + _text(spoken),
+                have=_text(spoken),
+                need=_text(needed),
+            )
 
     def ask(self, question: Question, request_id: str = "") -> Answer:
         """Return the server's answer to one request, errors of the caller's making included.

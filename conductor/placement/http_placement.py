@@ -26,6 +26,7 @@ from conductor.placement.http_asking import (
     no_trait,
 )
 from conductor.placement.http_client import (
+    ANY_OF_TRAITS,
     Answer,
     Parameters,
     PlacementClient,
@@ -77,6 +78,7 @@ class HttpPlacement(PlacementService):
     def providers(self, query: ProviderQuery) -> list[Provider]:
         if shapes.unmeetable(query.traits):
             return []
+        self._must_know([query.traits])
         asked = [
             *([("name", query.name)] if query.name is not None else ()),
             *([("in_tree", query.in_tree)] if query.in_tree is not None else ()),
@@ -181,6 +183,7 @@ class HttpPlacement(PlacementService):
         found = Candidates((), {})
         if any(map(shapes.unmeetable, rules)):
             return found
+        self._must_know(group.traits for group in request.groups)
         for root in shapes.root_rules(request.root_traits):
             left = limit - len(found.found)
             if left > 0:
@@ -218,6 +221,10 @@ class HttpPlacement(PlacementService):
         if user_id is not None:
             asked.append(("user_id", user_id or shapes.NOBODY))
         return shapes.summed(self._server.read("/usages", asked)["usages"])
+
+    def _must_know(self, rules: Iterable[TraitRule]) -> None:
+        if any(rule.any_of for rule in rules):
+            self._server.client.must_speak(ANY_OF_TRAITS, "any of several traits")
 
     def _children(self, provider_id: str) -> list[str]:
         tree = self._server.read("/resource_providers", [("in_tree", provider_id)])

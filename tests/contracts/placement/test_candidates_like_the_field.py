@@ -1,0 +1,87 @@
+"""Random trees and requests: our candidates are those of an OpenStack Placement server.
+
+Where the server (16.0.0) contradicts itself, it is no measure; what is left out here, and no more:
+
+- With `isolate`, where the group without a suffix and another take of one class, amounts of one
+  candidate show up in others (the same trees have the right sums under `none`).
+- A group without a suffix that is served by sharing providers alone is found together with one
+  of the trees that they serve, or none; given a suffix, the same group is found with all.
+- Below its root, a sharing provider makes the server lose ways within its own tree, or fail (500).
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from conductor.placement.http_placement import HttpPlacement
+from conductor.placement.providers import Consumer
+from conductor.placement.requests import UNNUMBERED, CandidateRequest
+from conductor.store.records import Inventory, Provider
+from models.hardware.frozen import FrozenMap
+from tests.placement.found import Way, grown, ways_of
+from tests.placement.worlds import SHARES, provider_id, random_request, random_world
+
+ALL = 100_000
+REQUESTS = 8
+CONSUMER = provider_id(10**6)
+PLENTY = Inventory(100)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_candidates_are_those_of_the_server(number: int, http_placement: HttpPlacement) -> None:
+    chance = random.Random(number)
+    world = _comparable_world(random_world(chance))
+    _load(http_placement, world)
+    forest = grown(world)
+    for _ in range(REQUESTS):
+        request = _comparable_request(random_request(chance, world))
+        ours = ways_of(forest.candidates(request, ALL))
+        theirs = ways_of(http_placement.candidates(request, ALL))
+        assert theirs <= ours
+        lost = ours - theirs
+        assert all(_is_lent_apart(way, request, world) for way in lost)
+
+
+def _comparable_world(world: Sequence[Provider]) -> list[Provider]:
+    return [
+        each if each.parent_id is None else replace(each, traits=each.traits - {SHARES})
+        for each in world
+    ]
+
+
+def _comparable_request(request: CandidateRequest) -> CandidateRequest:
+    loose = {name for each in request.groups if not each.suffix for name in each.resources}
+    others = {name for each in request.groups if each.suffix for name in each.resources}
+    return replace(request, policy="none") if loose & others else request
+
+
+def _is_lent_apart(way: Way, request: CandidateRequest, world: Sequence[Provider]) -> bool:
+    """Say whether all of the group without a suffix, and nothing else, comes from elsewhere."""
+    _, mappings = way
+    roots = {each.id: each.root_id for each in world}
+    sharing = {each.id for each in world if SHARES in each.traits}
+    served = dict(mappings)
+    loose = served.get(UNNUMBERED, frozenset())
+    others = frozenset().union(*(ids for suffix, ids in served.items() if suffix != UNNUMBERED))
+    return bool(loose) and loose <= sharing and bool({roots[each] for each in others})
+
+
+def _load(placement: HttpPlacement, world: Sequence[Provider]) -> None:
+    names = {name for each in world for name in each.traits if name.startswith("CUSTOM_")}
+    placement.ensure_traits({*names, "CUSTOM_A", "CUSTOM_B"})
+    held = {each.id: each.used for each in world if each.used}
+    for each in world:
+        made = placement.ensure_provider(each.id, each.name, each.parent_id)
+        made = placement.set_traits(each.id, each.traits, made.generation)
+        made = placement.set_aggregates(each.id, each.aggregates, made.generation)
+        # More may be in use than a provider has by now: that much has to be there first.
+        first = {name: PLENTY for name in each.inventories} if each.used else each.inventories
+        placement.set_inventories(each.id, first, made.generation)
+    if held:
+        placement.write([Consumer(CONSUMER, FrozenMap(held), "project", "user")])
+    for each in world:
+        known = placement.provider(each.id)
+        if each.used and known is not None:
+            placement.set_inventories(each.id, each.inventories, known.generation)
