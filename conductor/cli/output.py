@@ -6,15 +6,18 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
+
+from conductor.cli.failures import say
 
 _UNCUT: Final = 1_000
 """Width of a table that goes into a pipe: nothing of it is cut."""
 
 Json = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class Format(StrEnum):
@@ -36,6 +39,13 @@ def format_of(asked: Format | None) -> Format:
     if asked is not None:
         return asked
     return Format.TABLE if sys.stdout.isatty() else Format.JSON
+
+
+def newest(found: Sequence[T], limit: int) -> Sequence[T]:
+    """Return the last `limit` of them; say on stderr when there are more, and how to see them."""
+    if len(found) > limit:
+        say(f"only the newest {limit} of {len(found)} are shown: --limit N shows N")
+    return found[-limit:]
 
 
 def show_all(

@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from typing import cast
 
 from conductor.operations.definition import NewOperation, Operation, Outcome
+from conductor.operations.requested import flavor_of
+from conductor.placement.resources import amounts
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import CatalogueEntry, Json
 from models.errors import Rejected
+from models.hardware.alone import refuse_flavor, refuse_image
+from models.hardware.image import Image
+from models.lifecycle import InstanceState
 from models.messages.base import parse
-from models.messages.catalogue import CATALOGUE, AggregateBody, ZoneBody
+from models.messages.catalogue import CATALOGUE, AggregateBody, FlavorBody, ImageBody, ZoneBody
 from models.messages.requests import DefineEntry, RemoveEntry
+
+_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +36,20 @@ remove_entry = Operation("remove_entry", Entry)
 
 @define_entry.accept
 def check_new(new: NewOperation, uow: UnitOfWork) -> Entry:
-    """Check the body by its kind; names are unique, quotas may be set again."""
+    """Check the body by its kind; names are unique, quotas may be set again.
+
+    A flavor or image that every build would refuse is refused here already.
+    """
     request = cast(DefineEntry, new.request)
     body = parse(CATALOGUE[request.entry], request.body)
     if isinstance(body, AggregateBody | ZoneBody):
         _hosts_exist(body.hosts, uow)
+    if isinstance(body, FlavorBody):
+        flavor = flavor_of(body, uow, "body")
+        refuse_flavor(flavor)
+        amounts(flavor, None)
+    if isinstance(body, ImageBody):
+        refuse_image(Image(body.id, body.name or "", body.properties))
     name = str(body.to_json().get("id") or body.to_json()["name"])
     if request.entry != "quota" and uow.catalogue.get(request.entry, name) is not None:
         message = f"name is {name}: this {request.entry} exists already"
@@ -50,19 +66,34 @@ def write(entry: Entry, uow: UnitOfWork) -> Outcome[Entry]:
 
 @remove_entry.accept
 def check_known(new: NewOperation, uow: UnitOfWork) -> Entry:
-    """Only what exists can be removed."""
+    """Only what exists can be removed, and no server group that has members."""
     request = cast(RemoveEntry, new.request)
-    if uow.catalogue.get(request.entry, request.name) is None:
+    if uow.catalogue.lock(request.entry, request.name) is None:
         message = f"name is {request.name}: no such {request.entry}"
         raise Rejected("entry_unknown", message, key="name")
+    _refuse_members(request.entry, request.name, uow)
     return Entry(request.entry, request.name, {})
 
 
 @remove_entry.step
 def remove(entry: Entry, uow: UnitOfWork) -> Outcome[Entry]:
     """Remove it; a second removal finds nothing and is content."""
+    _refuse_members(entry.kind, entry.name, uow)
     uow.catalogue.drop(entry.kind, entry.name)
     return entry
+
+
+def _refuse_members(kind: str, name: str, uow: UnitOfWork) -> None:
+    """Refuse to remove a server group whose rule instances still follow."""
+    if kind != "server_group":
+        return
+    living = [each for each in InstanceState if each is not InstanceState.DELETED]
+    members = uow.instances.where(group=name, state=living)
+    if members:
+        shown = ", ".join(each.id for each in members[:_SHOWN]) + (", …" * (len(members) > _SHOWN))
+        many = "1 instance is" if len(members) == 1 else f"{len(members)} instances are"
+        message = f"name is {name}: {many} in this server group ({shown})"
+        raise Rejected("server_group_in_use", message, key="name")
 
 
 def _hosts_exist(hosts: tuple[str, ...], uow: UnitOfWork) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from conductor.operations.quotas import Owner, check_quota, size_of
-from conductor.store.records import CatalogueEntry, Instance
+from conductor.store.records import CatalogueEntry, Instance, Json
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
@@ -14,6 +14,7 @@ from models.hardware.wishes import refuse_contradictions
 from models.lifecycle import InstanceState, TaskState
 from models.messages.base import parse
 from models.messages.catalogue import FlavorBody, ImageBody
+from models.messages.hints import hints_of
 
 if TYPE_CHECKING:
     from conductor.store.ports import UnitOfWork
@@ -66,6 +67,7 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
         raise _unknown("host", "instance.host", body.host)
     _known(uow, "zone", "instance.availability_zone", body.availability_zone)
     _known(uow, "server_group", "instance.group", body.group)
+    _companions_known(uow, body.scheduler_hints)
     owner = Owner(request.context.project_id, request.context.user_id)
     check_quota(uow, owner, size_of(flavor, image, request.count))
     return Spec(request, flavor, image)
@@ -129,6 +131,14 @@ def image_fits(image: ImageBody, flavor: Flavor, *, volume_backed: bool) -> None
 def _known(uow: UnitOfWork, kind: str, field: str, name: str | None) -> None:
     if name is not None and uow.catalogue.get(kind, name) is None:
         raise _unknown(kind, field, name)
+
+
+def _companions_known(uow: UnitOfWork, said: Json) -> None:
+    """Refuse hints about instances that never were; one that has been deleted is known."""
+    hints = hints_of(said)
+    for instance_id in (*hints.with_instances, *hints.apart_from):
+        if uow.instances.get(instance_id) is None:
+            raise _unknown("instance", "instance.scheduler_hints", instance_id)
 
 
 def _unknown(kind: str, field: str, name: str) -> Rejected:

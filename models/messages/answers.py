@@ -45,7 +45,7 @@ class OperationEnded(Versioned):
 
 
 class RequestRefused(Versioned):
-    """The request is no operation of its own: its id is none, or belongs to another request."""
+    """The request is no operation of its own: its id belongs to another request."""
 
     task: ClassVar[str] = "conductor.request_refused"
 

@@ -15,6 +15,7 @@ from models.secrets import MASK, is_secret, shown
 
 M = TypeVar("M", bound="Message")
 
+_SAYS_NOTHING = ("constrained-", "function-after[", "dict[", "[key]")
 _CODES = {
     "extra_forbidden": "field_unknown",
     "missing": "field_missing",
@@ -91,5 +92,8 @@ def _depth(complaint: ErrorDetails) -> int:
 
 
 def _is_alternative(part: int | str) -> bool:
-    """Whether a part of a path names a type of a union, which says nothing to the sender."""
-    return isinstance(part, str) and (part.endswith("Body") or part.startswith("constrained-"))
+    """Whether a part of a path names a type of a union, which says nothing to the sender.
+
+    Nor does the mark that a complaint is about the key itself, which is the part before it.
+    """
+    return isinstance(part, str) and (part.endswith("Body") or part.startswith(_SAYS_NOTHING))

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from models.messages.base import Message
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 Limit = Annotated[int, Field(ge=-1, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+def _without_spaces_around(key: str) -> str:
+    if not key or key != key.strip():
+        raise ValueError("should have no space before or behind it")
+    return key
+
+
+# One more space and the key would be another one, which nobody reads.
+Key = Annotated[str, AfterValidator(_without_spaces_around)]
 
 
 class FlavorBody(Message):
@@ -22,7 +32,7 @@ class FlavorBody(Message):
     root_gb: Count = 0
     ephemeral_gb: Count = 0
     swap_mb: Count = 0
-    extra_specs: dict[str, str] = {}
+    extra_specs: dict[Key, str] = {}
 
 
 class ImageBody(Message):
@@ -30,7 +40,7 @@ class ImageBody(Message):
 
     id: Name
     name: Name | None = None
-    properties: dict[str, Any] = {}
+    properties: dict[Key, Any] = {}
     min_disk_gb: Count = 0
     min_memory_mb: Count = 0
 

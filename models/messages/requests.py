@@ -27,8 +27,19 @@ def _checked_id(value: str) -> str:
     return value.lower()
 
 
+def _described(value: dict[str, Any]) -> dict[str, Any]:
+    if not value:
+        raise ValueError("should say which one it is")
+    return value
+
+
 Id: TypeAlias = Annotated[
     str, AfterValidator(_checked_id), Field(json_schema_extra={"format": "uuid"})
+]
+Described: TypeAlias = Annotated[
+    dict[str, Any],
+    AfterValidator(_described),
+    Field(json_schema_extra={"minProperties": 1}),
 ]
 Entry: TypeAlias = Literal["flavor", "image", "aggregate", "zone", "server_group", "quota"]
 
@@ -77,10 +88,10 @@ class InstanceBody(Message):
         Field(description="By id or name, or in full; not needed to boot from `block_devices`."),
     ] = None
     block_devices: Annotated[
-        tuple[dict[str, Any], ...], Field(description="Volumes to boot from instead of an image.")
+        tuple[Described, ...], Field(description="Volumes to boot from instead of an image.")
     ] = ()
     networks: Annotated[
-        tuple[dict[str, Any] | str, ...], Field(description="Networks by id, or described.")
+        tuple[Described | str, ...], Field(description="Networks by id, or described.")
     ] = ()
     availability_zone: Annotated[Name | None, Field(description="Only hosts of this zone.")] = None
     host: Annotated[Name | None, Field(description="This host and no other.")] = None

@@ -8,7 +8,6 @@ from conductor.cli.embedded import Embedded
 from conductor.cli.waiting import await_end
 from models.ids import OperationId, child_instance_id
 from tests.cli.running import Cli, one_line
-from tests.cli.test_lifecycle import built
 
 WHO = {"project_id": "demo", "user_id": "ann", "request_id": "req-7"}
 
@@ -93,10 +92,11 @@ def test_the_operation_says_who_asked_too(stocked: Cli, system: Embedded) -> Non
     body = {"name": "mine", "flavor": "small", "image": "cirros"}
     operation_id = asked(system, "build_instances", instance=body)
     assert who(stocked("operations", "show", operation_id).json) == WHO
+    instance_id = child_instance_id(OperationId(operation_id), 0)
+    asked(system, "delete_instance", instance_id=instance_id)
 
 
 def test_an_instance_that_nobody_knows_has_no_actions(stocked: Cli) -> None:
-    built(stocked, "known")
     for nobody in ("nobody", "00000000-0000-4000-8000-000000000000"):
         refused = stocked("instances", "actions", nobody)
         assert refused.code == 2

@@ -120,3 +120,27 @@ def test_caching_for_an_aggregate_that_nobody_knows_is_a_wrong_request(stocked: 
     asked = stocked("images", "cache", "cold", "cirros", "--wait")
     assert asked.code == 2
     assert "aggregate is cold: no such aggregate" in asked.err
+
+
+def test_a_flavor_that_no_build_could_use_is_refused_at_creation(here: Cli) -> None:
+    size = ("--vcpus", 2, "--memory-mb", 512)
+    for spec in ("hw:cpu_policy =dedicated", "hw:numa_nodes=0", "hw:cpu_realtime_mask=^9999999999"):
+        refused = here("flavors", "create", "useless", *size, "--extra-spec", spec)
+        assert refused.code == 2, spec
+        assert one_line(refused.err)
+        assert spec.partition("=")[0] in refused.err
+    assert here("flavors", "show", "useless").code == 2
+
+
+def test_a_server_group_with_members_is_not_deleted_and_names_them(stocked: Cli) -> None:
+    assert stocked("server-groups", "create", "kept", "--policy", "affinity").code == 0
+    asked = ("--flavor", "small", "--image", "cirros", "--name", "member", "--group", "kept")
+    assert stocked("build", *asked, "--wait").code == 0
+    member = stocked("instances", "show", "member").json["id"]
+    refused = stocked("server-groups", "delete", "kept")
+    assert refused.code == 2
+    assert one_line(refused.err)
+    assert f"name is kept: 1 instance is in this server group ({member})" in refused.err
+    assert stocked("server-groups", "show", "kept").code == 0
+    assert stocked("delete", member, "--wait").code == 0
+    assert stocked("server-groups", "delete", "kept").code == 0

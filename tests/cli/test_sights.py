@@ -51,6 +51,20 @@ def test_a_list_holds_the_same_objects(stocked: Cli) -> None:
     assert all(row["kind"] == "build_instances" for row in rows)
 
 
+def test_a_list_that_is_cut_says_so_beside_the_data(stocked: Cli) -> None:
+    for name in ("cut-1", "cut-2"):
+        built(stocked, name)
+    for listing in (("operations", "list"), ("instances", "list"), ("hosts", "list")):
+        whole = stocked(*listing, "--limit", 1000, "-o", "jsonl")
+        assert whole.err == ""
+        cut = stocked(*listing, "--limit", 1, "-o", "jsonl")
+        assert cut.lines == whole.lines[-1:]
+        assert one_line(cut.err)
+        assert f"only the newest 1 of {len(whole.lines)} are shown: --limit" in cut.err
+    for name in ("cut-1", "cut-2"):
+        assert stocked("delete", name, "--wait").code == 0
+
+
 def test_the_newest_are_kept_by_a_limit(stocked: Cli) -> None:
     operation_id = built(stocked, "newest")
     rows = stocked(

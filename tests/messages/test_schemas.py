@@ -87,7 +87,10 @@ def test_no_entry_that_is_read_is_against_the_schema() -> None:
         ("conductor.build_instances", {"context": CONTEXT, "instance": INSTANCE}),
         (
             "conductor.build_instances",
-            {"context": CONTEXT, "instance": {**INSTANCE, "image": None, "block_devices": [{}]}},
+            {
+                "context": CONTEXT,
+                "instance": {**INSTANCE, "image": None, "block_devices": [{"volume": "v"}]},
+            },
         ),
         ("conductor.stop_instance", {"context": CONTEXT, "instance_id": ID.upper()}),
         ("conductor.stop_instance", {"context": CONTEXT, "instance_id": ID, "deadline_s": 0.5}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from models.lifecycle import InstanceState, OperationState
@@ -17,6 +19,13 @@ from tests.operations.world import PINNED, SHARED, World
         ({"scheduler_hints": {"x": [float("inf")]}}, "instance.scheduler_hints.x.0"),
         ({"name": "a\0b"}, "instance.name"),
         ({"metadata": {"k\0": "v"}}, "instance.metadata.k\ufffd"),
+        ({"block_devices": [{"volume_id": "v"}, {}]}, "instance.block_devices.1"),
+        ({"networks": ["blue", {}]}, "instance.networks.1"),
+        (
+            {"flavor": {**SHARED, "extra_specs": {"hw:cpu_policy ": "dedicated"}}},
+            "instance.flavor.extra_specs.hw:cpu_policy ",
+        ),
+        ({"image": {"id": "img", "properties": {"": 1}}}, "instance.image.properties."),
     ],
 )
 def test_what_cannot_be_kept_is_refused_by_its_path(wishes: dict[str, object], key: str) -> None:
@@ -75,3 +84,111 @@ def test_a_deadline_does_not_end_what_cannot_be_turned_back() -> None:
     world.run_out()
     assert world.ended(delete) is OperationState.SUCCEEDED
     check_at_rest(world)
+
+
+def refused(world: World, **wishes: object) -> dict[str, object]:
+    """Ask for an instance with these wishes; return the error it is refused with."""
+    operation = world.build(SHARED, **wishes)
+    world.run_out()
+    record = world.operation(operation)
+    assert record.state is OperationState.FAILED
+    return dict(record.error or {})
+
+
+@pytest.mark.parametrize("hint", ["same_host", "different_host"])
+def test_a_hint_about_an_instance_that_never_was_is_a_wrong_request(hint: str) -> None:
+    nobody = "00000000-0000-4000-8000-000000000000"
+    error = refused(World(), scheduler_hints={hint: [nobody]})
+    assert (error["code"], error["key"]) == ("instance_unknown", "instance.scheduler_hints")
+    assert nobody in str(error["message"])
+    assert refused(World(), scheduler_hints={hint: 7})["code"] == "hint_invalid"
+
+
+def test_a_build_beside_a_deleted_instance_finds_no_host_and_apart_from_it_any() -> None:
+    world = World()
+    gone = built(world, SHARED)
+    world.submit("delete_instance", {"instance_id": gone})
+    world.run_out()
+    error = refused(world, scheduler_hints={"same_host": gone})
+    assert error["code"] == "no_valid_host"
+    assert "3 are not the host of its companions, which have none" in str(error["message"])
+    assert built(world, SHARED, scheduler_hints={"different_host": gone})
+    check_at_rest(world)
+
+
+def test_a_companion_that_went_later_does_not_bind_whoever_moves() -> None:
+    world = World(hosts=2)
+    companion = built(world, SHARED, host="host-0")
+    instance_id = built(world, SHARED, scheduler_hints={"same_host": companion.upper()})
+    assert world.instance_by_id(instance_id).host == "host-0"
+    world.submit("delete_instance", {"instance_id": companion})
+    world.run_out()
+    move = world.submit("live_migrate_instance", {"instance_id": instance_id})
+    world.run_out()
+    assert world.ended(move) is OperationState.SUCCEEDED, world.operation(move)
+    check_at_rest(world)
+
+
+def defined(world: World, entry: str, body: dict[str, object]) -> dict[str, object]:
+    """Define an entry; return the error that it is refused with, nothing if it is taken."""
+    operation = world.submit("define_entry", {"entry": entry, "body": body})
+    world.run_out()
+    return dict(world.operation(operation).error or {})
+
+
+def test_what_every_build_would_refuse_is_refused_when_it_is_defined() -> None:
+    world = World()
+    for specs, code in (
+        ({"hw:numa_nodes": "0"}, "numa_nodes_invalid"),
+        ({"resources:GOLD": "1"}, "resources_invalid"),
+        ({"hw:cpu_realtime_mask": "^9999999999"}, "realtime_mask_invalid"),
+        ({"hw:cpu_policy ": "dedicated"}, "field_invalid"),
+    ):
+        error = defined(world, "flavor", {"name": "f", **SHARED, "extra_specs": specs})
+        assert error["code"] == code, error
+        assert next(iter(specs)) in str(error["message"])
+    image = {"id": "i", "properties": {"hw_firmware_type": "own"}}
+    assert defined(world, "image", image)["code"] == "firmware_type_invalid"
+    with world.store.read() as uow:
+        assert not uow.catalogue.where(kind=("flavor", "image"))
+    waits = {"hw:cpu_thread_policy": "require"}
+    assert not defined(world, "flavor", {"name": "f", **SHARED, "extra_specs": waits})
+
+
+def test_a_server_group_goes_only_when_its_last_member_has_gone() -> None:
+    world = World()
+    assert not defined(world, "server_group", {"name": "g", "policy": "affinity"})
+    members = [built(world, SHARED, group="g") for _ in range(2)]
+    remove = {"entry": "server_group", "name": "g"}
+    for left in (2, 1):
+        operation = world.submit("remove_entry", remove)
+        world.run_out()
+        error = world.operation(operation).error or {}
+        assert error["code"] == "server_group_in_use"
+        assert all(each in error["message"] for each in members)
+        assert ("2 instances are" in error["message"]) == (left == 2)
+        world.submit("delete_instance", {"instance_id": members.pop()})
+        world.run_out()
+    operation = world.submit("remove_entry", remove)
+    world.run_out()
+    assert world.ended(operation) is OperationState.SUCCEEDED
+
+
+def test_a_member_that_came_between_asking_and_removing_keeps_its_group() -> None:
+    world = World()
+    assert not defined(world, "server_group", {"name": "g", "policy": "affinity"})
+    instance_id = built(world, SHARED)
+    world.store.after_commit = lambda: _join(world, instance_id)
+    operation = world.submit("remove_entry", {"entry": "server_group", "name": "g"})
+    world.run_out()
+    assert world.ended(operation) is OperationState.FAILED
+    with world.store.read() as uow:
+        assert uow.catalogue.get("server_group", "g") is not None
+
+
+def _join(world: World, instance_id: str) -> None:
+    world.store.after_commit = lambda: None
+    with world.store.begin() as uow:
+        instance = uow.instances.get(instance_id)
+        assert instance is not None
+        uow.instances.save(replace(instance, group="g"))

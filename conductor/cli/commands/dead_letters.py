@@ -9,7 +9,7 @@ import typer
 
 from conductor.cli.failures import say
 from conductor.cli.options import Limit
-from conductor.cli.output import Output, show_all, show_one
+from conductor.cli.output import Output, newest, show_all, show_one
 from conductor.cli.reach import reach
 from conductor.cli.sending import carrier_of, refuse_unless_alive
 from conductor.cli.tables import fields_of, key, table_of
@@ -40,7 +40,7 @@ def add_to(app: typer.Typer) -> None:
 def list_all(limit: Limit = 100, output: Output = None) -> None:
     """List dead letters, oldest first."""
     with reach() as here, here.store.read() as uow:
-        rows = [_view(each) for each in uow.dead_letters.where()[-limit:]]
+        rows = [_view(each) for each in newest(uow.dead_letters.where(), limit)]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 

@@ -13,7 +13,7 @@ from conductor import hosts as rules
 from conductor.cli.commands.host_import import import_hosts
 from conductor.cli.failures import say
 from conductor.cli.options import Limit
-from conductor.cli.output import Format, Output, console, show_all, show_one
+from conductor.cli.output import Format, Output, console, newest, show_all, show_one
 from conductor.cli.reach import reach
 from conductor.cli.reading import guests_of, hosts_named, sights_of
 from conductor.cli.render_host import host_picture, key_line
@@ -56,8 +56,8 @@ def list_all(
     asked = member(HostState, state, "state")
     with reach() as here, here.store.read() as uow:
         sights = sights_of(uow, uow.hosts.where(), here.settings.down_after_s)
-    rows = [host_view(sight) for sight in sights]
-    rows = [row for row in rows if asked is None or row["state"] == asked][-limit:]
+    views = [host_view(sight) for sight in sights]
+    rows = newest([row for row in views if asked is None or row["state"] == asked], limit)
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from conductor.cli.options import HostFilter, Limit, ProjectFilter
-from conductor.cli.output import Output, show_all, show_one
+from conductor.cli.output import Output, newest, show_all, show_one
 from conductor.cli.reach import reach
 from conductor.cli.reading import actions_of, instance_named
 from conductor.cli.tables import clock_time, fields_of, key, table_of
@@ -58,7 +58,8 @@ def list_all(
     equals: dict[str, Any] = {"state": states, "host": host, "project_id": project}
     with reach() as here, here.store.read() as uow:
         given = {name: value for name, value in equals.items() if value is not None}
-        rows = [instance_view(each) for each in uow.instances.where(**given)[-limit:]]
+        found = newest(uow.instances.where(**given), limit)
+        rows = [instance_view(each) for each in found]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 

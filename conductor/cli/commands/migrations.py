@@ -13,7 +13,7 @@ from rich.text import Text
 from conductor.cli.asking import Manner, ask_for
 from conductor.cli.failures import say
 from conductor.cli.options import DEFAULT_PROJECT, HostFilter, Limit, Project, Timeout, Wait
-from conductor.cli.output import Output, show_all, show_one
+from conductor.cli.output import Output, newest, show_all, show_one
 from conductor.cli.reach import Reach, reach
 from conductor.cli.sending import send_request
 from conductor.cli.tables import clock_time, fields_of, key, table_of
@@ -62,7 +62,7 @@ def list_all(
             for each in uow.migrations.where(**given)
             if host is None or host in (each.source, each.target)
         ]
-        rows = [migration_view(uow, each) for each in found[-limit:]]
+        rows = [migration_view(uow, each) for each in newest(found, limit)]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from conductor.cli.failures import say
 from conductor.cli.options import HostFilter, Limit, ProjectFilter, Timeout
-from conductor.cli.output import Format, Output, format_of, show_all, show_one, write_lines
+from conductor.cli.output import Format, Output, format_of, newest, show_all, show_one, write_lines
 from conductor.cli.output import console as stdout_console
 from conductor.cli.reach import Reach, reach
 from conductor.cli.reading import chunks, operation_of, operations_on_host, stories_of, whole_story
@@ -85,7 +85,7 @@ def list_all(
         if host is not None:
             ids = operations_on_host(uow, host, records)
             records = [record for record in records if record.id in ids]
-        rows = _views(uow, records[-limit:])
+        rows = _views(uow, newest(records, limit))
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 
