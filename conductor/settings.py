@@ -41,6 +41,8 @@ class Settings(BaseModel):
     database_url: str = ""
     broker_url: str = ""
     result_url: str = ""
+    placement_url: SecretStr = SecretStr("")
+    """An OpenStack Placement server that is asked before a claim counts, and told of all others."""
     state_dir: Path = Field(default_factory=default_state_dir)
 
     strategy: Literal["spread", "pack"] = "spread"
@@ -104,6 +106,6 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = PREFIX + str(first["loc"][0]).upper()
-        value = MASK if is_secret(name) else first["input"]
+        value = MASK if is_secret(name) or name.endswith("_URL") else first["input"]
         message = f"{name} is {value}: {first['msg'].removeprefix('Input ')}"
         raise Rejected("setting_invalid", message, key=name) from None

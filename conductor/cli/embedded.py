@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from conductor.cli.partner import FOLLOW_EVERY_S, partner_of
 from conductor.cli.worker_settings import worker_settings
 from conductor.operations import OPERATIONS
 from conductor.operations.engine import Engine
@@ -142,7 +143,8 @@ class Embedded:
         self.store = store
         self.bus = InProcessBus()
         self.service = build_service(settings, store, self.bus, "conductor")
-        self.scheduler = Scheduler(store, scheduling_settings(settings))
+        self.partner = partner_of(settings, store)
+        self.scheduler = Scheduler(store, scheduling_settings(settings), partner=self.partner)
         self._desk = Desk(self.service, self.scheduler)
         self._hosts = {host.name: host for host in hosts}
         self._agents: dict[str, Agent] = {}
@@ -173,6 +175,8 @@ class Embedded:
             (self.service.confirm_old_moves, CONFIRM_EVERY_S),
         ):
             self._repeat(work, every_s)
+        if self.partner is not None:
+            self._repeat(self.partner.follow, FOLLOW_EVERY_S)
 
     def stop(self) -> None:
         """Drain: finish what runs, take nothing new; what is left stays in the database."""

@@ -19,6 +19,7 @@ from conductor.cli.embedded import (
     scheduling_settings,
 )
 from conductor.cli.metrics import Ends, Standing, TimedScheduler, conflict_counter, served
+from conductor.cli.partner import FOLLOW_EVERY_S, partner_of
 from conductor.cli.reach import say_goodbye
 from conductor.operations import OPERATIONS
 from conductor.outbox import Outbox
@@ -90,15 +91,18 @@ def run_scheduler(settings: Settings) -> int:
     with _means(settings, "scheduler") as means:
         outbox = Outbox(means.store, means.carrier)
         registry = CollectorRegistry()
+        partner = partner_of(settings, means.store)
+        wishes = scheduling_settings(settings)
         scheduler = TimedScheduler(
-            Scheduler(means.store, scheduling_settings(settings), conflict_counter(registry)),
-            registry,
+            Scheduler(means.store, wishes, conflict_counter(registry), partner), registry
         )
         beat = _beat(outbox, means.name, "scheduler")
-        jobs = (
+        jobs: tuple[Job, ...] = (
             Job("beat", beat, settings.heartbeat_s),
             Job("forget", outbox.forget, FORGET_EVERY_S),
         )
+        if partner is not None:
+            jobs = (*jobs, Job("placement", partner.follow, FOLLOW_EVERY_S))
         with served(settings, registry), clockwork(*jobs):
             code = serve_scheduler(settings.broker_url, scheduler, outbox.publish, means.events)
         outbox.forget()

@@ -74,6 +74,11 @@ def heal(placement: PlacementService, wanted: Consumer) -> bool:
     return _write(placement, [wanted.id], lambda _: [wanted])
 
 
+def heal_all(placement: PlacementService, wanted: Sequence[Consumer]) -> bool:
+    """Let all of these hold what they should, or none; say whether any did not before."""
+    return _write(placement, [each.id for each in wanted], lambda _: wanted)
+
+
 def plan_move(
     placement: PlacementService, instance_id: str, migration_id: str, candidate: Candidate
 ) -> Move:
@@ -151,7 +156,7 @@ def _write(
                 for old, new in zip(held, after, strict=True)
             )
             if differs:
-                placement.write(after)
+                placement.write([new for old, new in zip(held, after, strict=True) if old != new])
     return differs
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tenacity
 
@@ -23,24 +22,18 @@ from conductor.scheduling.asks import (
 from conductor.scheduling.choice import NoHost, Selection, choose, put_on
 from conductor.scheduling.claim import Claim, Claimed
 from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.replies import reply_letter
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.scheduling.view import FleetView
+from conductor.scheduling.vouching import vouched
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Decision, Host, Instance, OperationRecord
 from models.errors import Broken, ConductorError, Conflict, Rejected
 from models.lifecycle import OperationState
-from models.messages.letters import (
-    REPLY,
-    REPORTS,
-    SCHEDULER,
-    Letter,
-    Reply,
-    Selected,
-    SelectHosts,
-    Want,
-    answer_to,
-    said,
-)
+from models.messages.letters import Letter, SelectHosts, Want
+
+if TYPE_CHECKING:
+    from conductor.placement.partner import Partner
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +53,14 @@ class Plan:
     selections: tuple[Selection, ...] = ()
     refusal: Refusal | None = None
 
+    def told(self, why: str) -> Plan:
+        """Return the plan with what a Placement server said before it, should it be a refusal."""
+        if self.refusal is None or not why:
+            return self
+        error = self.refusal.error
+        said = type(error)(error.code, f"{error.message}; {why}", error.key, **error.data)
+        return replace(self, refusal=replace(self.refusal, error=said))
+
 
 class Scheduler:
     """Answers `SelectHosts`. One per process; its threads share one view of the fleet."""
@@ -69,9 +70,14 @@ class Scheduler:
         store: Store,
         settings: SchedulingSettings | None = None,
         on_conflict: Callable[[str], None] = lambda _: None,
+        partner: Partner | None = None,
     ) -> None:
-        """Tell `on_conflict` the code of each conflict, `host_moved` where a host was refitted."""
+        """Tell `on_conflict` the code of each conflict, `host_moved` where a host was refitted.
+
+        With a `partner` a claim is answered only when the Placement server has it too.
+        """
         self._store = store
+        self._partner = partner
         self._on_conflict = on_conflict
         self._settings = settings or SchedulingSettings()
         self._view = FleetView(self._settings)
@@ -88,6 +94,11 @@ class Scheduler:
         many times in a row (the message may simply be delivered again), and `Unreachable`.
         """
         self._learn(message)
+        if self._partner is None:
+            return self._decide(message)
+        return vouched(message, self._store, self._partner, self._decide)
+
+    def _decide(self, message: SelectHosts, told: str = "") -> list[Letter]:
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(Conflict),
             wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.25),
@@ -97,7 +108,7 @@ class Scheduler:
         ):
             with attempt:
                 again = attempt.retry_state.attempt_number > 1
-                return self._answer(message, again=again)
+                return self._answer(message, told, again=again)
         return []
 
     def _learn(self, message: SelectHosts) -> None:
@@ -111,10 +122,12 @@ class Scheduler:
         if isinstance(error, Conflict):
             self._on_conflict(error.code)
 
-    def _answer(self, message: SelectHosts, *, again: bool) -> list[Letter]:
+    def _answer(self, message: SelectHosts, told: str, *, again: bool) -> list[Letter]:
         with self._deciding, self._store.read() as uow:
             operations = operations_of(uow, message)
             if not is_current(operations.get(message.token.operation_id), message):
+                return []
+            if self._partner is not None and decided(uow, message):
                 return []
             fresh = self._view.refresh(uow)
             if again and not fresh:
@@ -122,7 +135,7 @@ class Scheduler:
             plan = self._plan(uow, message, operations)
             # Asked only where it shows: a second claim would meet the first one's decisions.
             if (again or plan.refusal) and (before := decided(uow, message)):
-                return [_reply_letter(message, before)]
+                return [reply_letter(message, before)]
             if plan.refusal is not None and not (fresh or again):
                 # A "no" is given only from what the store says now.
                 seen = self._view.revision
@@ -131,7 +144,7 @@ class Scheduler:
                     plan = self._plan(uow, message, operations)
             fleet = self._view.fleet
         with self._store.begin() as uow:
-            hosts = self._settle(uow, message, plan, fleet)
+            hosts = self._settle(uow, message, plan.told(told), fleet)
             letters = list(uow.posted)
         with self._deciding:
             self._view.put(hosts)
@@ -203,7 +216,8 @@ class Scheduler:
                 replace(operation, state=OperationState.CLAIMED, updated_at=uow.now)
             )
         uow.decisions.add_many(decisions)
-        uow.post(_reply_letter(message, decisions))
+        if self._partner is None or plan.refusal is not None:
+            uow.post(reply_letter(message, decisions))
         return hosts.values()
 
 
@@ -234,34 +248,3 @@ def _decision(
     identity = decision_id(message, want.instance_id)
     detail = {"sequence": message.token.sequence, **detail}
     return Decision(identity, want.operation_id, want.instance_id, now, host, detail)
-
-
-def _reply_letter(message: SelectHosts, decisions: Sequence[Decision]) -> Letter:
-    """Return the answer that these decisions are; the same decisions make the same letter."""
-    token = message.token
-    refused = next((each for each in decisions if each.host is None), None)
-    if refused is None:
-        selected = [
-            Selected(
-                instance_id=each.instance_id,
-                host=each.host or "",
-                alternates=tuple(each.detail["alternates"]),
-            ).to_json()
-            for each in decisions
-        ]
-        reply = Reply(token=token, sender=SCHEDULER, outcome="done", result={"selected": selected})
-        hosts = dict.fromkeys(each.host for each in decisions)
-        shown = said(outcome="done", instances=len(selected), hosts=", ".join(map(str, hosts)))
-    else:
-        error = refused.detail["error"]
-        reply = Reply(token=token, sender=SCHEDULER, outcome="failed", error=error)
-        shown = said(outcome="failed", reason=error["message"])
-    name = f"{token.operation_id}/{token.sequence}/reply"
-    return Letter(
-        queue=REPORTS,
-        task=REPLY,
-        body=reply.to_json(),
-        id=str(uuid.uuid5(uuid.NAMESPACE_OID, name)),
-        shown=shown,
-        **answer_to(token),
-    )

@@ -12,12 +12,14 @@ import typer
 from conductor.cli.commands.providers import add_verbs
 from conductor.cli.failures import say
 from conductor.cli.output import Output, show_all
+from conductor.cli.partner import partner_of
 from conductor.cli.reach import Reach, reach
 from conductor.cli.sending import carrier_of
 from conductor.cli.tables import key, table_of
 from conductor.outbox import Outbox
 from conductor.placement.audit import Finding, audit, read_books
 from conductor.placement.heal import heal_consumer, heal_provider
+from conductor.placement.partner import Difference
 from models.errors import Rejected
 
 NO: Final = 3
@@ -44,8 +46,8 @@ def add_to(app: typer.Typer) -> None:
 def audit_all(output: Output = None) -> None:
     """Add up who should hold what, who does and what is noted; exit 3 where it differs."""
     with reach() as here:
-        findings = _findings(here)
-    rows = [_row(each) for each in findings]
+        rows = [_row(each) for each in _findings(here)]
+        rows += [_told(each) for each in _differences(here)]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
     if not rows:
         say("everything adds up")
@@ -64,9 +66,11 @@ def heal(
         healings = [_Healing(each, "would be healed") for each in _findings(here)]
         if apply:
             healings = _heal_all(here, [each.finding for each in healings], force=force)
-    rows = [{**_row(each.finding), "outcome": each.outcome} for each in healings]
+        rows = [{**_row(each.finding), "outcome": each.outcome} for each in healings]
+        told, failed = _tell(here, apply=apply)
+        rows += told
     show_all(rows, output, lambda: table_of(rows, _HEALED_COLUMNS))
-    left = sum(not each.done for each in healings)
+    left = sum(not each.done for each in healings) + failed
     say(f"{len(rows) - left} healed, {left} left" if apply else _advice(rows))
     raise typer.Exit(NO if left and apply else 0)
 
@@ -82,6 +86,42 @@ def _findings(here: Reach) -> list[Finding]:
     with here.store.read() as uow:
         books = read_books(uow)
     return audit(books)
+
+
+def _differences(here: Reach) -> list[Difference]:
+    """Return what our consumers hold otherwise at the Placement server, if there is one."""
+    partner = partner_of(here.settings, here.store)
+    return [] if partner is None else list(partner.differences())
+
+
+def _tell(here: Reach, *, apply: bool) -> tuple[list[dict[str, Any]], int]:
+    """Return the differences with what becomes of them, and how many are left."""
+    before = _differences(here)
+    if not apply or not before:
+        return [{**_told(each), "outcome": "would be healed"} for each in before], 0
+    partner = partner_of(here.settings, here.store)
+    if partner is not None:
+        partner.follow()
+    left = {(each.provider, each.consumer_id) for each in _differences(here)}
+    rows = [
+        {
+            **_told(each),
+            "outcome": "left" if (each.provider, each.consumer_id) in left else "healed",
+        }
+        for each in before
+    ]
+    return rows, len(left)
+
+
+def _told(difference: Difference) -> dict[str, Any]:
+    here, there = dict(difference.here), dict(difference.there)
+    return {
+        "code": "server",
+        "provider": difference.provider,
+        "consumer_id": difference.consumer_id,
+        "message": f"{difference.consumer_id} holds {here} here and {there} at the server",
+        "healable": True,
+    }
 
 
 def _heal_all(here: Reach, findings: Sequence[Finding], *, force: bool) -> list[_Healing]:

@@ -1,0 +1,41 @@
+"""The Placement server that the settings name, if they name one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from conductor.settings import Settings
+from conductor.store.ports import Store
+from models.errors import Unreachable
+
+if TYPE_CHECKING:
+    from conductor.placement.partner import Partner
+
+FOLLOW_EVERY_S: Final = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+def partner_of(settings: Settings, store: Store) -> Partner | None:
+    """Return the server's partner, greeted; None where no server is set.
+
+    A server that is away is warned about: it may come back. Raises `Rejected` where it refuses
+    our credentials, is too old or no Placement server: nothing would ever be claimed.
+    """
+    url = settings.placement_url.get_secret_value()
+    if not url:
+        return None
+    # Loaded only here: who has no server does not wait for an HTTP client at every start.
+    from conductor.placement.http_client import PlacementClient  # noqa: PLC0415 - as said above
+    from conductor.placement.http_placement import HttpPlacement  # noqa: PLC0415 - as said above
+    from conductor.placement.partner import Partner  # noqa: PLC0415 - as said above
+
+    client = PlacementClient(url)
+    placement = HttpPlacement(client)
+    try:
+        placement.greet()
+    except Unreachable as error:
+        _log.warning("placement is away", at=client.shown, reason=error.message)
+    return Partner(store, placement)

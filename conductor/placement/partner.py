@@ -1,0 +1,202 @@
+"""A Placement server beside our own tables: asked before a claim counts, told of everything else.
+
+Hosts, inventories and allocations are decided here; other services claim of the same providers
+there. So a claim is made here first (pins and all, in one transaction) and then written there;
+where the server has no room it is taken back. What is given back is found by following the hosts,
+whose version grows with it, and written there soon after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from conductor.placement.following import Follower
+from conductor.placement.holding import heal_all
+from conductor.placement.ports import PlacementService, ProviderQuery
+from conductor.placement.provider_tree import ProviderTree
+from conductor.placement.providers import Consumer, Resources, provider_id_of
+from conductor.placement.store_placement import StorePlacement
+from conductor.store.ports import Store, UnitOfWork
+from conductor.store.records import Host, Provider
+from models.errors import ConductorError, Unreachable
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A consumer that holds something else at the server than here, of one provider."""
+
+    provider: str
+    consumer_id: str
+    here: Resources
+    there: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What our tables say of one tree of providers, and who holds what of it here and there.
+
+    `held` and `there` are by provider id and consumer; `consumers` are as they are here.
+    """
+
+    providers: Sequence[Provider]
+    held: Mapping[str, Mapping[str, Resources]]
+    there: Mapping[str, Mapping[str, Resources]]
+    consumers: Mapping[str, Consumer]
+    families: Sequence[tuple[str, ...]]
+
+
+class Partner:
+    """Keeps a Placement server equal to our tables, as far as it is about our consumers.
+
+    Consumers that our tables have never heard of are somebody else's, and left alone; so are
+    providers, classes, traits and aggregates that others added to the trees of our hosts.
+    """
+
+    def __init__(self, store: Store, placement: PlacementService) -> None:
+        self._store = store
+        self._placement = placement
+        self._hosts: Follower[Host] = Follower("name", lambda host: host.version)
+        self._others: Follower[Provider] = Follower("id", lambda each: each.generation)
+        self._due: dict[str, str] = {}
+
+    def claim(self, consumer_ids: Sequence[str]) -> None:
+        """Write there what these hold here, all or none.
+
+        Raises `NoValidHost` (`no_capacity`) where the server has no room, `Unreachable` when it
+        does not answer.
+        """
+        with self._store.read() as uow:
+            ours = StorePlacement(uow)
+            wanted = [ours.consumer(each) for each in consumer_ids]
+            roots = {root for each in wanted for root in _roots(ours, each.allocations)}
+        for root in sorted(roots):
+            self._flush(self._side(root))
+        heal_all(self._placement, wanted)
+
+    def follow(self) -> int:
+        """Write there what has changed here since the last call; return how many trees failed.
+
+        What failed is tried again at the next call, apart from all others.
+        """
+        self._note_changes()
+        failed = {}
+        for root, name in sorted(self._due.items()):
+            try:
+                self._write(root)
+            except ConductorError as error:
+                failed[root] = name
+                _log.warning("placement differs", provider=name, reason=error.message)
+                if isinstance(error, Unreachable):
+                    failed.update(self._due)
+                    break
+        self._due = failed
+        return len(failed)
+
+    def differences(self) -> Iterator[Difference]:
+        """Yield what our consumers hold at the server otherwise than here, host by host."""
+        with self._store.read() as uow:
+            roots = sorted(
+                {each.root_id for each in StorePlacement(uow).providers(ProviderQuery())}
+            )
+        for root in roots:
+            yield from self._differing(self._side(root))
+
+    def _note_changes(self) -> None:
+        with self._store.read() as uow:
+            for name, host in self._hosts.changes(uow.hosts).items():
+                self._due[host.provider_id if host else provider_id_of(name)] = name
+            for key, each in self._others.changes(uow.providers).items():
+                self._due[each.root_id if each else key] = each.name if each else key
+
+    def _write(self, root: str) -> None:
+        side = self._side(root)
+        if not side.providers:
+            self._forget(root)
+            return
+        self._flush(side)
+        differing = {each.consumer_id for each in self._differing(side)}
+        for family in side.families:
+            if not differing.isdisjoint(family):
+                heal_all(self._placement, [side.consumers[each] for each in family])
+
+    def _differing(self, side: _Side) -> Iterator[Difference]:
+        for provider in side.providers:
+            here, there = side.held[provider.id], side.there.get(provider.id, {})
+            for who in sorted(side.consumers.keys() & (here.keys() | there.keys())):
+                ours, theirs = here.get(who, {}), there.get(who, {})
+                if dict(ours) != dict(theirs):
+                    yield Difference(provider.name, who, ours, theirs)
+
+    def _side(self, root: str) -> _Side:
+        """Return what is here of a tree, and who of ours holds some of it, here or there."""
+        query = ProviderQuery(in_tree=root)
+        there = {
+            each.id: self._placement.consumers_of(each.id)
+            for each in self._placement.providers(query)
+        }
+        with self._store.read() as uow:
+            ours = StorePlacement(uow)
+            providers = ours.providers(query)
+            held = {each.id: ours.consumers_of(each.id) for each in providers}
+            named = {who for side in (*held.values(), *there.values()) for who in side}
+            families = _families(uow, named)
+            consumers = {who: ours.consumer(who) for family in families for who in family}
+        return _Side(providers, held, there, consumers, families)
+
+    def _flush(self, side: _Side) -> None:
+        """Let the server have what we say of our providers, and keep what others added to them."""
+        if not side.providers:
+            return
+        tree = ProviderTree(self._placement, side.providers[0].root_id)
+        there = {each.id: each for each in tree.providers()}
+        wanted = {each.id: _beside_theirs(each, there.get(each.id)) for each in side.providers}
+        tree.flush(list((there | wanted).values()))
+
+    def _forget(self, root: str) -> None:
+        """Delete at the server what is gone here, unless somebody else uses it."""
+        there = self._placement.providers(ProviderQuery(in_tree=root))
+        users = {who for each in there for who in self._placement.consumers_of(each.id)}
+        with self._store.read() as uow:
+            ours = {who for family in _families(uow, users) for who in family}
+        ProviderTree(self._placement, root).delete(sorted(ours & users))
+
+
+def _beside_theirs(ours: Provider, theirs: Provider | None) -> Provider:
+    if theirs is None:
+        return ours
+    return replace(
+        ours,
+        inventories={**theirs.inventories, **ours.inventories},
+        traits=ours.traits | theirs.traits,
+        aggregates=ours.aggregates | theirs.aggregates,
+    )
+
+
+def _roots(ours: StorePlacement, allocations: Iterable[str]) -> Iterator[str]:
+    for each in allocations:
+        provider = ours.provider(each)
+        if provider is not None:
+            yield provider.root_id
+
+
+def _families(uow: UnitOfWork, consumers: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return those that are, or were, instances of ours, each with its moves: one hands to another.
+
+    An instance and its moves are written together, or one would find no room for what the other
+    has not given back yet.
+    """
+    asked = sorted(consumers)
+    if not asked:
+        return []
+    moved = {each.instance_id for each in uow.migrations.where(id=asked)}
+    owners = {each.id for each in uow.instances.where(id=asked)} | moved
+    family = {each: [each] for each in sorted(owners)}
+    for move in uow.migrations.where(instance_id=sorted(owners)):
+        if move.unfinished or move.id in consumers:
+            family[move.instance_id].append(move.id)
+    return [tuple(each) for each in family.values()]

@@ -1,0 +1,101 @@
+"""Claims that a Placement server has to have too: made here, written there, else taken back.
+
+Every part may happen twice. A process that dies between claim and answer leaves decisions: who
+gets the message again finds them, and goes on with the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from conductor.placement.claims import release_claim, release_target
+from conductor.scheduling.asks import decided, is_current
+from conductor.scheduling.replies import reply_letter
+from conductor.store.ports import Store, UnitOfWork
+from conductor.store.records import Decision
+from models.errors import NoValidHost
+from models.lifecycle import OperationState, TaskState
+from models.messages.letters import Letter, SelectHosts, Want
+
+if TYPE_CHECKING:
+    from conductor.placement.partner import Partner
+
+Decide = Callable[[SelectHosts, str], list[Letter]]
+
+_log = structlog.get_logger(__name__)
+
+
+def vouched(message: SelectHosts, store: Store, partner: Partner, decide: Decide) -> list[Letter]:
+    """Return the answer to an ask once the server has what was claimed; raise as `decide` does.
+
+    `Unreachable` where the server does not answer: the claim stays, and the message comes again.
+    Ends, since whatever host the server refuses is left out of the next decision.
+    """
+    asked, told = message, ""
+    while True:
+        letters = decide(asked, told)
+        before = _claimed(store, asked)
+        if letters or not before:
+            return letters
+        try:
+            partner.claim(sorted(_consumers(asked, before)))
+        except NoValidHost as error:
+            told = f"the Placement server refused: {error.message}"
+            _log.warning("claim refused", operation_id=asked.token.operation_id, reason=told)
+            asked = _taken_back(store, asked, before)
+        else:
+            return _answered(store, asked, before)
+
+
+def _claimed(store: Store, message: SelectHosts) -> list[Decision]:
+    with store.read() as uow:
+        operation = uow.operations.get(message.token.operation_id)
+        return decided(uow, message) if is_current(operation, message) else []
+
+
+def _answered(store: Store, message: SelectHosts, decisions: Sequence[Decision]) -> list[Letter]:
+    with store.begin() as uow:
+        operation = uow.operations.lock(message.token.operation_id)
+        if is_current(operation, message):
+            uow.post(reply_letter(message, decisions))
+        return list(uow.posted)
+
+
+def _consumers(message: SelectHosts, decisions: Iterable[Decision]) -> set[str]:
+    """Return who holds what was claimed: the instances, and of moves the migrations beside them."""
+    placed = {each.instance_id for each in decisions if each.host is not None}
+    moves = {w.migration_id for w in message.wants if w.migration_id and w.instance_id in placed}
+    return placed | moves
+
+
+def _taken_back(store: Store, message: SelectHosts, decisions: Sequence[Decision]) -> SelectHosts:
+    """Release what was claimed, and return the ask without the hosts that were refused."""
+    hosts = [each.host for each in decisions if each.host is not None]
+    with store.begin() as uow:
+        uow.instances.lock_many(want.instance_id for want in message.wants)
+        operation = uow.operations.lock(message.token.operation_id)
+        if operation is None or not is_current(operation, message):
+            return message
+        for want in message.wants:
+            _release(uow, want)
+        for each in decisions:
+            uow.decisions.drop(each.id)
+        uow.operations.save(replace(operation, state=OperationState.SCHEDULING))
+    ignored = tuple(dict.fromkeys((*message.ignored, *hosts)))
+    return message.model_copy(update={"ignored": ignored})
+
+
+def _release(uow: UnitOfWork, want: Want) -> None:
+    migration = uow.migrations.get(want.migration_id) if want.migration_id else None
+    if migration is not None:
+        uow.migrations.save(release_target(uow, migration))
+        return
+    instance = uow.instances.get(want.instance_id)
+    if instance is not None:
+        spawning = instance.task_state is TaskState.SPAWNING
+        state = TaskState.SCHEDULING if spawning else instance.task_state
+        uow.instances.save(replace(release_claim(uow, instance), task_state=state))

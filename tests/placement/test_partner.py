@@ -1,0 +1,214 @@
+"""A Placement server beside our own tables: asked before a claim counts, told of all the rest."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conductor.cli.embedded import Desk
+from conductor.hosts import remove
+from conductor.placement.partner import Partner
+from conductor.placement.ports import PlacementService
+from conductor.placement.providers import Consumer, provider_id_of
+from conductor.scheduling.service import Scheduler
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.store.memory import MemoryStore
+from conductor.store.records import Inventory
+from models.errors import Unreachable
+from models.lifecycle import OperationState
+from tests.contracts.placement.conftest import PerCall
+from tests.operations.test_moves import ask, built, error_code
+from tests.operations.world import PINNED, SHARED, Killed, World
+
+STRANGER = str(uuid.UUID(int=1))
+
+
+class Server:
+    """A placement service that can be away; it counts what is asked of it."""
+
+    def __init__(self, service: Any) -> None:
+        self._service = service
+        self.away = False
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if self.away:
+            raise Unreachable("placement_unreachable", "the server is away")
+        self.writes += name == "write"
+        return getattr(self._service, name)
+
+
+class Partnered(World):
+    """The system with a Placement server of its own."""
+
+    def __init__(self, server: Any, hosts: int = 2) -> None:
+        self.server = server
+        self.partner: Partner | None = None
+        super().__init__(hosts)
+        self.follow()
+
+    def restart_conductor(self) -> None:
+        super().restart_conductor()
+        self.partner = Partner(self.store, self.server)
+        settings = SchedulingSettings(refresh_s=0.0)
+        scheduler = Scheduler(self.store, settings, partner=self.partner)
+        self.desk = Desk(self.service, scheduler)
+
+    def follow(self) -> None:
+        assert self.partner is not None
+        assert self.partner.follow() == 0
+
+    def differences(self) -> list[object]:
+        assert self.partner is not None
+        return list(self.partner.differences())
+
+    def there(self, host: str) -> Mapping[str, Mapping[str, int]]:
+        """Return who holds what of a host at the server."""
+        held = self.server.consumers_of(provider_id_of(host))
+        return {who: dict(resources) for who, resources in held.items()}
+
+
+@pytest.fixture
+def world() -> Partnered:
+    return Partnered(Server(PerCall(MemoryStore())))
+
+
+def claim_there(server: PlacementService, host: str, **amounts: int) -> None:
+    """Let another service hold something of a host."""
+    held = {provider_id_of(host): amounts}
+    before = server.consumer(STRANGER)
+    server.write([replace(before, allocations=held, kind="backup", project_id="other")])
+
+
+def test_hosts_and_claims_are_there_too_and_what_is_given_back_is_gone(world: Partnered) -> None:
+    instance = built(world, PINNED, host="host-0")
+    root = world.server.provider(provider_id_of("host-0"))
+    assert root.inventories["PCPU"].total == 4
+    assert world.there("host-0") == {instance: {"PCPU": 2, "MEMORY_MB": 1024}}
+    assert world.differences() == []
+    ask(world, "delete_instance", instance)
+    world.follow()
+    assert world.there("host-0") == {}
+
+
+def test_nothing_that_is_as_it_should_be_is_written_again(world: Partnered) -> None:
+    built(world, PINNED)
+    world.follow()
+    writes = world.server.writes
+    world.follow()
+    world.restart_conductor()
+    world.follow()
+    assert world.server.writes == writes
+
+
+def test_what_others_hold_there_is_room_that_is_not_there(world: Partnered) -> None:
+    claim_there(world.server, "host-0", PCPU=3)
+    instances = {built(world, PINNED) for _ in range(2)}
+    assert {world.instance_by_id(each).host for each in instances} == {"host-1"}
+    assert set(world.there("host-1")) == instances
+    full = world.build(PINNED)
+    world.run_out()
+    assert error_code(world, full) == "no_valid_host"
+    message = str((world.operation(full).error or {})["message"])
+    assert "the Placement server refused" in message
+    assert world.host("host-0").used == {}
+    assert world.differences() == []
+
+
+def test_of_several_instances_all_or_none_are_claimed(world: Partnered) -> None:
+    claim_there(world.server, "host-0", PCPU=3)
+    too_many = world.build(PINNED, count=3)
+    world.run_out()
+    assert error_code(world, too_many) == "no_valid_host"
+    assert {name: dict(world.host(name).used) for name in world.hosts} == {
+        "host-0": {},
+        "host-1": {},
+    }
+    assert world.there("host-1") == {}
+
+
+def test_a_move_holds_both_sides_there_as_here(world: Partnered) -> None:
+    instance = built(world, PINNED, host="host-0")
+    ask(world, "migrate_instance", instance)
+    (migration,) = world.there("host-0")
+    assert migration != instance
+    assert set(world.there("host-1")) == {instance}
+    ask(world, "revert_resize", instance)
+    world.follow()
+    assert set(world.there("host-0")) == {instance}
+    assert world.there("host-1") == {}
+    ask(world, "migrate_instance", instance)
+    ask(world, "confirm_resize", instance)
+    world.follow()
+    assert world.there("host-0") == {}
+    assert set(world.there("host-1")) == {instance}
+    assert world.differences() == []
+
+
+def test_a_server_that_is_away_delays_a_claim_and_loses_none(world: Partnered) -> None:
+    world.server.away = True
+    operation = world.build(SHARED)
+    world.deliver("conductor")
+    letter = world.bus.take("scheduler")
+    while letter is None:
+        world.deliver(world.waiting_queues()[0])
+        letter = world.bus.take("scheduler")
+    with pytest.raises(Unreachable):
+        world.hand_over(letter)
+    world.server.away = False
+    world.hand_over(letter)
+    world.run_out()
+    assert world.ended(operation) is OperationState.SUCCEEDED
+    assert len(world.there("host-0")) + len(world.there("host-1")) == 1
+
+
+@pytest.mark.parametrize("commits", range(1, 4))
+def test_a_scheduler_that_dies_between_claim_and_answer_leaves_one_claim(
+    world: Partnered, commits: int
+) -> None:
+    operation = world.build(SHARED)
+    while (letter := world.bus.take("scheduler")) is None:
+        world.deliver(world.waiting_queues()[0])
+    world.store.commits_left = commits
+    try:
+        world.hand_over(letter)
+    except Killed:
+        world.restart_conductor()
+        world.hand_over(letter)
+    world.store.commits_left = -1
+    world.run_out()
+    assert world.ended(operation) is OperationState.SUCCEEDED
+    assert len(world.there("host-0")) + len(world.there("host-1")) == 1
+    assert world.differences() == []
+
+
+def test_what_others_have_hung_under_our_hosts_stays(world: Partnered) -> None:
+    root = provider_id_of("host-0")
+    child = str(uuid.uuid4())
+    world.server.ensure_provider(child, "host-0-nic", root)
+    world.server.ensure_classes(["CUSTOM_NIC"])
+    world.server.set_inventories(child, {"CUSTOM_NIC": Inventory(2)}, 0)
+    world.server.write([Consumer(STRANGER, {child: {"CUSTOM_NIC": 1}})])
+    built(world, SHARED, host="host-0")
+    world.follow()
+    assert world.server.consumers_of(child) == {STRANGER: {"CUSTOM_NIC": 1}}
+
+
+def test_a_host_that_is_removed_is_removed_there(world: Partnered) -> None:
+    with world.store.begin() as uow:
+        remove(uow, "host-1")
+    world.follow()
+    assert world.server.provider(provider_id_of("host-1")) is None
+    assert world.server.provider(provider_id_of("host-0")) is not None
+
+
+def test_what_was_changed_behind_our_back_is_a_difference(world: Partnered) -> None:
+    instance = built(world, SHARED, host="host-0")
+    held = world.server.consumer(instance)
+    world.server.write([replace(held, allocations={})])
+    (difference,) = world.differences()
+    assert (difference.provider, difference.consumer_id) == ("host-0", instance)
