@@ -149,8 +149,10 @@ def root_rules(rule: TraitRule) -> list[TraitRule]:
 def candidate_parameters(request: CandidateRequest, root: TraitRule, limit: int) -> Parameters:
     """Return the parameters of `GET /allocation_candidates`."""
     asked = [each for group in request.groups for each in _group_parameters(group)]
-    if sum(group.suffix != UNNUMBERED for group in request.groups) > 1:
-        asked.append(("group_policy", request.policy))
+    apart = sum(group.suffix != UNNUMBERED for group in request.groups) > 1
+    # To one group alone the policy does not matter, but without `none` servers (16.0.0) let the
+    # amounts of one candidate show up in others.
+    asked.append(("group_policy", request.policy if apart else "none"))
     asked += [("same_subtree", ",".join(sorted(each))) for each in request.same_subtree]
     asked += trait_parameters("root_required", root)
     return [*asked, ("limit", str(limit))]

@@ -12,10 +12,10 @@ from conductor.placement.forest import Forest
 from conductor.placement.requests import CandidateRequest, Candidates, RequestGroup, TraitRule
 from conductor.store.memory import MemoryStore
 from conductor.store.ports import Store
-from conductor.store.records import Host, Inventory, Provider
+from conductor.store.records import Inventory, Provider
 from models.hardware.frozen import FrozenMap
-from models.hardware.topology import HostTopology
-from tests.placement.oracle import Way, all_ways
+from tests.placement.found import host_of, kept, refreshed, ways_of
+from tests.placement.oracle import all_ways
 from tests.placement.worlds import AGGREGATES, SHARES, provider, random_request, random_world
 
 ALL = 100_000
@@ -25,49 +25,6 @@ def asking(**amounts: int) -> CandidateRequest:
     return CandidateRequest((RequestGroup(resources=FrozenMap(amounts)),))
 
 
-def host_of(root: Provider) -> Host:
-    return Host(
-        name=root.name,
-        topology=HostTopology(()),
-        inventory=root.inventories,
-        used=root.used,
-        version=root.generation + 1,
-        traits=tuple(sorted(root.traits)),
-        provider_id=root.id,
-        aggregates=tuple(sorted(root.aggregates)),
-    )
-
-
-def kept(store: Store, world: Sequence[Provider]) -> None:
-    """Write a world: roots with odd numbers as hosts, all else as providers."""
-    with store.begin() as uow:
-        for each in world:
-            if is_host(each):
-                uow.hosts.put(host_of(each))
-            else:
-                uow.providers.put(each)
-
-
-def is_host(each: Provider) -> bool:
-    return each.parent_id is None and each.name[-1] in "13579"
-
-
-def ways_of(found: Candidates) -> set[Way]:
-    ways = {
-        (
-            frozenset(
-                (name, resource_class, amount)
-                for name, resources in each.allocations.items()
-                for resource_class, amount in resources.items()
-            ),
-            frozenset((suffix, frozenset(names)) for suffix, names in each.mappings.items()),
-        )
-        for each in found.found
-    }
-    assert len(ways) == len(found.found), "no candidate comes twice"
-    return ways
-
-
 @pytest.fixture
 def store() -> Store:
     return MemoryStore()
@@ -75,12 +32,6 @@ def store() -> Store:
 
 def hosts_of(found: Candidates) -> list[str]:
     return [found.providers[each.root_id].name for each in found.found]
-
-
-def refreshed(forest: Forest, store: Store) -> Forest:
-    with store.read() as uow:
-        forest.refresh(uow)
-    return forest
 
 
 def test_hosts_and_providers_are_found_in_the_order_of_their_names(store: Store) -> None:
