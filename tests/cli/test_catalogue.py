@@ -133,7 +133,7 @@ def test_a_flavor_that_no_build_could_use_is_refused_at_creation(here: Cli) -> N
 
 
 def test_a_server_group_with_members_is_not_deleted_and_names_them(stocked: Cli) -> None:
-    assert stocked("server-groups", "create", "kept", "--policy", "affinity").code == 0
+    assert stocked("server-groups", "create", "kept", "--policy", "anti-affinity").code == 0
     asked = ("--flavor", "small", "--image", "cirros", "--name", "member", "--group", "kept")
     assert stocked("build", *asked, "--wait").code == 0
     member = stocked("instances", "show", "member").json["id"]
