@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conductor.placement.forest import Forest
-from conductor.placement.requests import Candidates
+from conductor.placement.requests import Candidate
 from conductor.store.memory import MemoryStore
 from conductor.store.ports import Store
 from conductor.store.records import Host, Provider
@@ -51,7 +51,7 @@ def grown(world: Sequence[Provider]) -> Forest:
     return refreshed(Forest(), store)
 
 
-def ways_of(found: Candidates) -> set[Way]:
+def ways_of(candidates: Sequence[Candidate]) -> set[Way]:
     """Return the candidates as a set; none comes twice."""
     ways = {
         (
@@ -62,7 +62,7 @@ def ways_of(found: Candidates) -> set[Way]:
             ),
             frozenset((suffix, frozenset(names)) for suffix, names in each.mappings.items()),
         )
-        for each in found.found
+        for each in candidates
     }
-    assert len(ways) == len(found.found), "no candidate comes twice"
+    assert len(ways) == len(candidates), "no candidate comes twice"
     return ways

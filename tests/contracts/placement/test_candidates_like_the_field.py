@@ -37,8 +37,8 @@ def test_candidates_are_those_of_the_server(number: int, http_placement: HttpPla
     forest = grown(world)
     for _ in range(REQUESTS):
         request = _comparable_request(random_request(chance, world))
-        ours = ways_of(forest.candidates(request, ALL))
-        theirs = ways_of(http_placement.candidates(request, ALL))
+        ours = ways_of(forest.candidates(request, ALL).found)
+        theirs = ways_of(http_placement.candidates(request, ALL).found)
         assert theirs <= ours
         lost = ours - theirs
         assert all(_is_lent_apart(way, request, world) for way in lost)
