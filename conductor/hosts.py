@@ -51,6 +51,7 @@ def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
     inventory = inventory_of(topology, hello.disk_gb, hello.reserved, ratios)
     known = uow.hosts.lock(hello.host)
     if known is None:
+        _refuse_taken_name(uow, hello.host)
         uow.hosts.add(_new_host(uow, hello, topology, inventory))
     else:
         uow.hosts.save(_returned(known, hello, topology, inventory, uow.now))
@@ -160,6 +161,13 @@ def must_lock(uow: UnitOfWork, name: str) -> Host:
     if host is None:
         raise Rejected("host_unknown", f"host is {name}: no such host", key="host")
     return host
+
+
+def _refuse_taken_name(uow: UnitOfWork, name: str) -> None:
+    """Refuse a host that is called as a resource provider is: what is held of one is by name."""
+    if uow.providers.count(name=name):
+        message = f"host is {name}: a resource provider has that name"
+        raise Rejected("provider_name_taken", message, key="host")
 
 
 def _new_host(

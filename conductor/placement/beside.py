@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from conductor.placement.providers import Resources
+from conductor.placement.ledger import Turnover, settled, turnover
+from conductor.placement.providers import INSTANCE, Resources
 from conductor.placement.resources import amounts
 from conductor.placement.wishes import request_of, total_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Instance, Provider
-from models.errors import Conflict
+from models.errors import Conflict, NoValidHost
 from models.hardware.constraints import guest_topology
 from models.hardware.flavor import Flavor
-from models.hardware.frozen import FrozenMap
 from models.hardware.image import Image
 
 
@@ -48,20 +48,19 @@ def take(uow: UnitOfWork, taken: Iterable[Taken]) -> None:
             raise Conflict("provider_moved", f"provider {provider_id} is gone")
         before = uow.allocations.lock(instance.id, provider.name)
         wanted = _larger(before.amounts if before else {}, resources)
-        uow.providers.save(_charged(provider, before.amounts if before else {}, wanted))
-        if before is not None:
-            uow.allocations.save(replace(before, amounts=wanted))
-        else:
-            owner = (instance.project_id, instance.user_id)
-            uow.allocations.add(Allocation(instance.id, provider.name, wanted, "instance", *owner))
+        owner = (instance.project_id, instance.user_id)
+        after = Allocation(instance.id, provider.name, wanted, INSTANCE, *owner)
+        try:
+            _exchange(uow, provider, before, after)
+        except NoValidHost as error:
+            raise Conflict("provider_moved", error.message, provider=provider.name) from error
 
 
 def relieve(uow: UnitOfWork, held: Allocation) -> None:
     """Take what was held off its provider, if there still is one; the allocation is gone."""
-    found = uow.providers.where(name=held.provider)
-    provider = uow.providers.lock(found[0].id) if found else None
+    provider = _locked(uow, held.provider)
     if provider is not None:
-        uow.providers.save(_noted(provider, held.amounts, {}))
+        _note(uow, provider, Turnover((held,), ()))
 
 
 def split(
@@ -100,37 +99,31 @@ def settle(
         wanted = {name: min(amount, left[name]) for name, amount in each.amounts.items()}
         wanted = {name: amount for name, amount in wanted.items() if amount > 0}
         left.subtract(wanted)
-        if wanted != dict(each.amounts):
-            _change(uow, each, wanted)
+        provider = _locked(uow, each.provider) if wanted != dict(each.amounts) else None
+        if provider is not None:
+            _exchange(uow, provider, each, replace(each, amounts=wanted) if wanted else None)
 
 
-def _change(uow: UnitOfWork, held: Allocation, wanted: Resources) -> None:
-    found = uow.providers.where(name=held.provider)
-    provider = uow.providers.lock(found[0].id) if found else None
-    if wanted:
-        uow.allocations.save(replace(held, amounts=wanted))
-    else:
-        uow.allocations.drop(held.consumer_id, held.provider)
-    if provider is not None:
-        uow.providers.save(_noted(provider, held.amounts, wanted))
+def _locked(uow: UnitOfWork, name: str) -> Provider | None:
+    found = uow.providers.where(name=name)
+    return uow.providers.lock(found[0].id) if found else None
 
 
-def _charged(provider: Provider, before: Resources, wanted: Resources) -> Provider:
-    after = _noted(provider, before, wanted)
-    for name, amount in wanted.items():
-        has = provider.inventories[name].capacity if name in provider.inventories else 0
-        if amount > before.get(name, 0) and after.used.get(name, 0) > has:
-            message = f"{provider.name} has no room for {amount} {name} any more"
-            raise Conflict("provider_moved", message, provider=provider.name)
-    return after
+def _exchange(
+    uow: UnitOfWork, provider: Provider, before: Allocation | None, after: Allocation | None
+) -> None:
+    """Write one allocation in place of another, and what it makes of its (locked) provider."""
+    _note(uow, provider, turnover([before] if before else [], [after] if after else []))
+    if after is not None:
+        uow.allocations.put(after)
+    elif before is not None:
+        uow.allocations.drop(before.consumer_id, before.provider)
 
 
-def _noted(provider: Provider, before: Resources, after: Resources) -> Provider:
-    used = Counter(dict(provider.used))
-    used.subtract(before)
-    used.update(after)
-    noted = FrozenMap({name: amount for name, amount in used.items() if amount > 0})
-    return replace(provider, used=noted, generation=provider.generation + 1)
+def _note(uow: UnitOfWork, provider: Provider, change: Turnover) -> None:
+    after = settled(provider, change)
+    if after is not provider:
+        uow.providers.save(replace(after, generation=provider.generation + 1))
 
 
 def _larger(one: Resources, other: Resources) -> Resources:

@@ -27,6 +27,7 @@ class Holding:
     project_id: str
     placement: Placement | None
     amounts: Mapping[str, int]
+    user_id: str = ""
 
 
 def charged(host: Host, holdings: Iterable[Holding], now: float) -> Host:
@@ -75,7 +76,13 @@ def claim_on(uow: UnitOfWork, host: Host, holdings: Iterable[Holding]) -> Host |
         return None
     uow.allocations.add_many(
         [
-            Allocation(each.consumer_id, host.name, each.amounts, project_id=each.project_id)
+            Allocation(
+                each.consumer_id,
+                host.name,
+                each.amounts,
+                project_id=each.project_id,
+                user_id=each.user_id,
+            )
             for each in held
         ]
     )

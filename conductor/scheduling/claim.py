@@ -106,7 +106,8 @@ class Claim:
     def _holding(self, claimed: Claimed) -> Holding:
         instance = self._instances[claimed.selection.demand.instance_id]
         own = claimed.selection.shares.own
-        return Holding(instance.id, instance.project_id, claimed.placement, own)
+        project, user = instance.project_id, instance.user_id
+        return Holding(instance.id, project, claimed.placement, own, user)
 
     def _taken(self, selection: Selection) -> Taken:
         return Taken(self._instances[selection.demand.instance_id], selection.shares.beside)

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from conductor import hosts
 from conductor.placement.audit import audit, read_books
 from conductor.placement.providers import SHARING
+from conductor.placement.store_placement import StorePlacement
 from conductor.store.records import Allocation, Inventory, Provider
+from models.errors import Rejected
 from models.lifecycle import OperationState
 from tests.operations.test_moves import ask, built, error_code
 from tests.operations.world import World
@@ -258,3 +261,42 @@ def test_a_provider_that_was_taken_meanwhile_makes_the_decision_anew() -> None:
     assert world.ended(operation) is OperationState.SUCCEEDED
     assert world.instance(operation).host == "host-1"
     adds_up(world)
+
+
+def test_what_is_held_is_summed_by_project_and_user() -> None:
+    world = World(hosts=1)
+    card(world, "host-0", "card-0", 2)
+    world.pass_time(5.0)
+    built(world, asking(resources1__CUSTOM_CARD="2"))
+    with world.store.read() as uow:
+        placement = StorePlacement(uow)
+        held = {"VCPU": 1, "MEMORY_MB": 512, "CUSTOM_CARD": 2}
+        assert dict(placement.usages("demo", "ann")) == held
+        assert dict(placement.usages("demo")) == held
+        assert dict(placement.usages("demo", "bob")) == {}
+
+
+def test_a_host_that_goes_takes_its_children_along_unless_they_are_in_use() -> None:
+    world = World(hosts=2)
+    card(world, "host-0", "card-0", 1)
+    world.pass_time(5.0)
+    instance = built(world, asking(resources1__CUSTOM_CARD="1"))
+    with pytest.raises(Rejected), world.store.begin() as uow:
+        hosts.remove(uow, "host-0")
+    ask(world, "delete_instance", instance)
+    with world.store.begin() as uow:
+        hosts.remove(uow, "host-0")
+        assert uow.providers.where() == []
+
+
+def test_a_host_that_is_called_like_a_provider_is_not_taken_in() -> None:
+    world = World(hosts=2)
+    with world.store.begin() as uow:
+        known = uow.hosts.get("host-1")
+        assert known is not None
+        hosts.remove(uow, "host-1")
+    card(world, "host-0", "host-1", 1)
+    world.restart_host("host-1")
+    with pytest.raises(Rejected) as refused:
+        world.settle()
+    assert refused.value.code == "provider_name_taken"
