@@ -25,6 +25,9 @@ ANY_OF_TRAITS: Final = (1, 39)
 """The first that knows the question for any of several traits."""
 
 READ_TRIES: Final = 4
+GIVES_UP_AFTER_S: Final = 60.0
+"""No further try begins so long after the first: a server that is slow is not helped by them."""
+
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"
 
 # Candidates of a large fleet take a server many seconds.
@@ -129,7 +132,7 @@ class PlacementClient:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(Unreachable),
             wait=self._wait,
-            stop=tenacity.stop_after_attempt(tries),
+            stop=tenacity.stop_after_attempt(tries) | tenacity.stop_after_delay(GIVES_UP_AFTER_S),
             reraise=True,
         )
         try:

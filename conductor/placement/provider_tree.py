@@ -81,7 +81,7 @@ class ProviderTree:
         return known
 
     def flush(self, wanted: Sequence[Provider]) -> None:
-        """Make the tree what is wanted: ids, names, parents, inventories, traits, aggregates.
+        """Make the tree what is wanted: its providers, their inventories, traits and aggregates.
 
         Deletes bottom-up, creates top-down, updates bottom-up; what is as wanted is not sent.
         A failure spares all other providers: it is raised at the end, with every other one in

@@ -84,7 +84,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates found, at most as many as asked for, and the providers that they name."""
+    """The candidates found, at most as many as asked for, and the providers that they name.
+
+    Of these at least capacity and use by class, traits and place in the tree are known; a server
+    tells no more.
+    """
 
     found: tuple[Candidate, ...]
     providers: Mapping[str, Provider]
