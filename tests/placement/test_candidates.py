@@ -46,9 +46,14 @@ def wish(
     return CandidateRequest(groups, policy, subtrees, root or TraitRule())
 
 
-def having(each: RequestGroup, *required: str, **rules: Sequence[str]) -> RequestGroup:
-    any_of = tuple(frozenset(one_of) for one_of in rules.get("any_of", ()))
-    rule = TraitRule(frozenset(required), any_of, frozenset(rules.get("forbidden", ())))
+def having(
+    each: RequestGroup,
+    *required: str,
+    any_of: Iterable[str] = (),
+    forbidden: Iterable[str] = (),
+) -> RequestGroup:
+    one_of = (frozenset(any_of),) if any_of else ()
+    rule = TraitRule(frozenset(required), one_of, frozenset(forbidden))
     return RequestGroup(each.suffix, each.resources, rule)
 
 
@@ -93,7 +98,7 @@ def test_a_forbidden_trait_excludes_the_providers_that_have_it_and_no_others() -
 
 
 def test_one_of_any_of_is_enough() -> None:
-    either = having(group(SRIOV_NET_VF=1), any_of=[("CUSTOM_A", "CUSTOM_ROOT")])
+    either = having(group(SRIOV_NET_VF=1), any_of=["CUSTOM_A", "CUSTOM_ROOT"])
     assert served_by(wish(either)) == ["2"]
 
 
