@@ -21,12 +21,16 @@ from operator import or_
 from typing import Final
 
 from conductor.placement.kinds import Kind, bits
+from conductor.placement.matching import matched
 
 STEPS_AT_MOST: Final = 100_000
 """After so many steps without one more way the search ends: packing has no cheap exact answer."""
 
 DEAD_AT_MOST: Final = 20_000
 """How many dead ends are remembered, some hundred bytes each."""
+
+ITEMS_NOT_TOLD: Final = 2
+"""With so few items left it costs less to look than to remember."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class _Search:
         self.bottom_up = sorted(self.places, key=lambda place: self.below[place].bit_count())
         self._dead: set[object] = set()
         self._columns: dict[object, int] = {}
+        self._payable: dict[object, bool] = {}
         self._steps = 0
 
     def ways(self) -> Iterator[list[int]]:
@@ -129,7 +134,8 @@ class _Search:
         self, state: _State, item: int, family: int, places: list[int]
     ) -> Iterator[list[int]]:
         """Yield the ways to go on from this item and family; `places` has the items before."""
-        key = self._key(state, item, family) if self._dead else None
+        telling = len(self.items) - item > ITEMS_NOT_TOLD
+        key = self._key(state, item, family) if telling and self._dead else None
         if key is not None and key in self._dead:
             return
         found = False
@@ -142,7 +148,9 @@ class _Search:
         for each in branches:
             found, self._steps = True, 0
             yield each
-        if not found and len(self._dead) < DEAD_AT_MOST and self._steps <= STEPS_AT_MOST:
+        if found or not telling:
+            return
+        if len(self._dead) < DEAD_AT_MOST and self._steps <= STEPS_AT_MOST:
             self._dead.add(key or self._key(state, item, family))
 
     def _with_heads(
@@ -215,12 +223,12 @@ class _Search:
     def _looked_ahead(self, state: _State, first: int, touched: int, among: int) -> _State | None:
         """Return the state, matched, or nothing where items from `first` on cannot be placed.
 
-        Of kinds of room only those that `touched` items take are looked at, for those `among`.
+        Looked at is what `touched` items change; room only for those `among`.
         """
         coming = self.all >> first << first
         if reduce(or_, state.fits, 0) & coming != coming:
             return None
-        if state.owed and not self._can_pay(state, coming):
+        if state.owed and self.marking & touched and not self._can_pay(state, coming):
             return None
         if any(not state.fits[place] & members & coming for place, members in state.heads):
             return None
@@ -228,7 +236,7 @@ class _Search:
             if kind.users & touched and self._falls_short(state, at, first, among):
                 return None
         if (self.apart & coming).bit_count() > 1:
-            pairs = _matched(state.fits, self.apart & coming, state.pairs)
+            pairs = matched(state.fits, self.apart & coming, state.pairs)
             if pairs is None:
                 return None
             return _State(state.fits, state.rooms, state.owed, state.heads, pairs)
@@ -239,13 +247,21 @@ class _Search:
 
         An item pays at most as many as the best of its places.
         """
-        slots: list[int] = []
-        marks = [each & state.owed for each in self.problem.marks]
         marking = self.marking & coming
-        for item in bits(marking):
-            paid = [marks[at] for at, each in enumerate(state.fits) if each >> item & 1]
-            slots += [reduce(or_, paid, 0)] * max(each.bit_count() for each in paid)
-        return _matched(slots, state.owed, {}) is not None
+        key = (state.owed, tuple([each & marking for each in state.fits]))
+        if key not in self._payable:
+            slots: list[int] = []
+            for item in bits(marking):
+                paid = [
+                    self.problem.marks[place] & state.owed
+                    for place, each in enumerate(state.fits)
+                    if each >> item & 1
+                ]
+                slots += [reduce(or_, paid, 0)] * max(each.bit_count() for each in paid)
+            if len(self._payable) >= DEAD_AT_MOST:
+                self._payable.clear()
+            self._payable[key] = matched(slots, state.owed, {}) is not None
+        return self._payable[key]
 
     def _falls_short(self, state: _State, at: int, first: int, among: int) -> bool:
         """Say whether all room left of a kind is less than what the items to come take of it."""
@@ -315,34 +331,6 @@ class _Search:
 
     def _renumbered(self, mask: int) -> int:
         return sum(1 << self.back[item] for item in bits(mask))
-
-
-def _matched(fits: Sequence[int], items: int, known: Mapping[int, int]) -> dict[int, int] | None:
-    """Return a place to item matching of all of the items, or nothing where there is none.
-
-    What is known of an earlier one is taken over as far as it still holds.
-    """
-    owners = {
-        place: item
-        for place, item in known.items()
-        if items >> item & 1 and fits[place] >> item & 1
-    }
-    matched = sum(1 << item for item in owners.values())
-    for item in bits(items & ~matched):
-        if not _augment(fits, item, owners, set()):
-            return None
-    return owners
-
-
-def _augment(fits: Sequence[int], item: int, owners: dict[int, int], seen: set[int]) -> bool:
-    """Give an item a place, moving others; `owners` and `seen` are the caller's to be changed."""
-    for place, each in enumerate(fits):
-        if each >> item & 1 and place not in seen:
-            seen.add(place)
-            if place not in owners or _augment(fits, owners[place], owners, seen):
-                owners[place] = item
-                return True
-    return False
 
 
 def _order(problem: Problem) -> list[int]:
