@@ -27,6 +27,10 @@ _WEIGHERS: Final[Mapping[str, Weigher]] = {
         weighers.less_busy,
         weighers.few_instances,
         weighers.own_host,
+        weighers.own_cell,
+        weighers.cpus_left,
+        weighers.memory_left,
+        weighers.disk_left,
     )
 }
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU
 from conductor.scheduling.columns import capacity_column, free_devices, instances, left_column
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import Fleet, Numbers
@@ -89,6 +90,30 @@ def room_left(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     return weights
 
 
+def cpus_left(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """The host with most CPUs left of the kind that is asked for, dedicated before shared."""
+    return _left_of(PCPU if PCPU in demand.shape.amounts else VCPU, fleet, rows)
+
+
+def memory_left(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """The host with most memory left."""
+    return _left_of(MEMORY_MB, fleet, rows)
+
+
+def disk_left(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
+    """The host with most disk left."""
+    return _left_of(DISK_GB, fleet, rows)
+
+
+def own_cell(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
+    """A host in the deployment cell that the instance is in: another one has to be copied to."""
+    source = fleet.get(demand.source or "")
+    if source is None:
+        return 0.0
+    same = (fleet.hosts[row].cell_id == source.cell_id for row in rows)
+    return np.fromiter(same, np.float64, len(rows))
+
+
 def in_use(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:
     """A host that has instances already."""
     return (fleet.column(instances)[rows] > 0).astype(np.float64)
@@ -154,6 +179,12 @@ def devices_left_alone(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | 
     if demand.shape.devices:
         return 0.0
     return np.asarray(fleet.column(free_devices)[rows] == 0, np.float64)
+
+
+def _left_of(name: str, fleet: Fleet, rows: Numbers) -> Floats:
+    """Return what is left of a class, as a share of the most that any host has left."""
+    left = np.maximum(fleet.column(left_column(name)), 0)
+    return np.asarray(left[rows] / max(1, int(left.max(initial=0))))
 
 
 def _left_in_all(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats:

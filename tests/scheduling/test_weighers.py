@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
+import numpy as np
 import pytest
 
 from conductor.cli.embedded import scheduling_settings
@@ -20,8 +21,9 @@ from conductor.scheduling.habits import FORGIVEN_S, Habits
 from conductor.scheduling.plugins import filters_named, weighers_named
 from conductor.scheduling.room import Floats
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.weighers import SPREAD, few_instances, less_busy, room_left
+from conductor.scheduling.weighers import SPREAD, few_instances, less_busy, own_cell, room_left
 from conductor.settings import read_settings
+from conductor.store.records import Host
 from models.errors import Rejected
 from tests.scheduling.test_whatif import demand
 from tests.scheduling.world import World, chosen, flavor, host, refusal
@@ -177,3 +179,26 @@ def test_a_draw_never_takes_a_host_of_a_worse_kind() -> None:
     world.add_hosts(*(host(f"h{n}") for n in range(8)))
     first = chosen(world.build(flavor(vcpus=1)))
     assert [chosen(world.build(flavor(vcpus=1))) for _ in range(5)] == [first] * 5
+
+
+@pytest.mark.parametrize(
+    ("name", "roomy"),
+    [
+        ("cpus_left", host("b", shared=16)),
+        ("memory_left", host("b", memory_mib=65_536)),
+        ("disk_left", host("b", disk_gb=9_000)),
+    ],
+)
+def test_a_single_resource_spreads_or_packs_by_its_multiplier(name: str, roomy: Host) -> None:
+    for multiplier, best in ((1.0, "b"), (-1.0, "a")):
+        only = SchedulingSettings(refresh_s=0, weighers=weighers_named({name: multiplier}, ()))
+        world = World(settings=only)
+        world.add_hosts(host("a"), roomy)
+        assert chosen(world.build(flavor(vcpus=1))) == [best]
+
+
+def test_a_move_may_prefer_its_own_deployment_cell() -> None:
+    fleet = Fleet([replace(host("a"), cell_id="far"), host("b"), host("c")])
+    moving = replace(demand(flavor(vcpus=1)), source="c")
+    assert list(own_cell(moving, fleet, np.arange(3))) == [0.0, 1.0, 1.0]
+    assert own_cell(demand(flavor(vcpus=1)), fleet, np.arange(3)) == 0.0
