@@ -12,6 +12,7 @@ class Figures:
     """What was done to one fleet, and how long it took to get over it at worst."""
 
     operations: int = 0
+    unended: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     worst_s: float = 0.0
     worst: str = "nothing"
@@ -27,9 +28,10 @@ class Figures:
 def told(figures: Iterable[Figures]) -> list[str]:
     """Return in words what all fleets of a run have been through, nothing for none."""
     faults: Counter[str] = Counter()
-    operations, rest_s, worst = 0, 0.0, Figures()
+    operations, unended, rest_s, worst = 0, 0, 0.0, Figures()
     for each in figures:
         operations += each.operations
+        unended += each.unended
         faults += each.faults
         rest_s = max(rest_s, each.rest_s)
         worst = max(worst, each, key=lambda one: one.worst_s)
@@ -37,9 +39,11 @@ def told(figures: Iterable[Figures]) -> list[str]:
         return []
     kinds = ", ".join(f"{count} {what}" for what, count in faults.most_common())
     lines = [
-        f"{operations} operations, all ended; {faults.total()} faults injected ({kinds})",
-        f"worst recovery {worst.worst_s:.1f} s, after {worst.worst}",
+        f"{operations} operations, {unended or 'none'} of them unended",
+        f"{faults.total()} faults injected ({kinds})",
     ]
+    if worst.worst_s:
+        lines.append(f"worst recovery {worst.worst_s:.1f} s, after {worst.worst}")
     if rest_s:
         lines.append(f"at rest {rest_s:.1f} s after the last fault under load, at worst")
     return lines

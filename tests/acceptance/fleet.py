@@ -179,6 +179,7 @@ class Fleet:
             wire.close()
         with self.store.read() as uow:
             self.figures.operations = uow.operations.count(parent_id=None)
+            self.figures.unended = uow.operations.count(parent_id=None, ended_at=None)
         self.stops.close()
         self.store.close()
 
