@@ -35,7 +35,7 @@ ITEMS_NOT_TOLD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What needs a place: `places` is a bit mask, `takes` are amounts by kind of room.
+    """What needs a place: `places` (bit mask) have room for it alone, `takes` by kind of room.
 
     An item that `marks` pays with the marks of its place what is owed.
     """
