@@ -62,6 +62,16 @@ class Plan:
         return replace(self, refusal=replace(self.refusal, error=said))
 
 
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """A message that is waited for, with whom it is about: instances and operation are locked."""
+
+    message: SelectHosts
+    instances: dict[str, Instance]
+    operation: OperationRecord
+    operations: Mapping[str, OperationRecord]
+
+
 class Scheduler:
     """Answers `SelectHosts`. One per process; its threads share one view of the fleet."""
 
@@ -83,7 +93,7 @@ class Scheduler:
         self._view = FleetView(self._settings)
         seed = self._settings.seed
         self._chance = None if seed is None else random.Random(seed)
-        # Held while deciding, never while a writing transaction is open.
+        # Held while deciding, within the transaction; whoever holds it waits for no lock there.
         self._deciding = threading.Lock()
 
     def handle(self, message: SelectHosts) -> list[Letter]:
@@ -123,28 +133,24 @@ class Scheduler:
             self._on_conflict(error.code)
 
     def _answer(self, message: SelectHosts, told: str, *, again: bool) -> list[Letter]:
-        with self._deciding, self._store.read() as uow:
-            operations = operations_of(uow, message)
-            if not is_current(operations.get(message.token.operation_id), message):
+        with self._store.begin() as uow:
+            # Instances before the operation, as everybody locks them; both before the view, which
+            # nobody holds while waiting for a lock of the database.
+            instances = uow.instances.lock_many(want.instance_id for want in message.wants)
+            operation = uow.operations.lock(message.token.operation_id)
+            if operation is None or not is_current(operation, message):
                 return []
             if self._partner is not None and decided(uow, message):
                 return []
-            fresh = self._view.refresh(uow)
-            if again and not fresh:
-                self._view.look_again(uow)
-            plan = self._plan(uow, message, operations)
+            asking = _Asking(message, instances, operation, operations_of(uow, message, operation))
+            with self._deciding:
+                plan = self._current_plan(uow, asking, again=again).told(told)
+                fleet = self._view.fleet
             # Asked only where it shows: a second claim would meet the first one's decisions.
             if (again or plan.refusal) and (before := decided(uow, message)):
-                return [reply_letter(message, before)]
-            if plan.refusal is not None and not (fresh or again):
-                # A "no" is given only from what the store says now.
-                seen = self._view.revision
-                self._view.look_again(uow)
-                if self._view.revision != seen:
-                    plan = self._plan(uow, message, operations)
-            fleet = self._view.fleet
-        with self._store.begin() as uow:
-            hosts = self._settle(uow, message, plan.told(told), fleet)
+                uow.post(reply_letter(message, before))
+                return list(uow.posted)
+            hosts = self._settle(uow, asking, plan, fleet)
             letters = list(uow.posted)
         with self._deciding:
             self._view.put(hosts)
@@ -153,14 +159,23 @@ class Scheduler:
                 self._view.fleet.beside = self._view.fleet.beside.charged(chosen.shares.beside)
         return letters
 
-    def _plan(
-        self, uow: UnitOfWork, message: SelectHosts, operations: Mapping[str, OperationRecord]
-    ) -> Plan:
-        ids = [want.instance_id for want in message.wants]
-        found = {each.id: each for each in uow.instances.where(id=ids)}
-        instances = moving(uow, message, found)
-        wanted = still_wanted(message, instances, operations)
-        demands = Demands(uow, message)
+    def _current_plan(self, uow: UnitOfWork, asking: _Asking, *, again: bool) -> Plan:
+        """Return the plan; a "no" is given only from what the store says now."""
+        fresh = self._view.refresh(uow)
+        if again and not fresh:
+            self._view.look_again(uow)
+        plan = self._plan(uow, asking)
+        if plan.refusal is not None and not (fresh or again):
+            seen = self._view.revision
+            self._view.look_again(uow)
+            if self._view.revision != seen:
+                return self._plan(uow, asking)
+        return plan
+
+    def _plan(self, uow: UnitOfWork, asking: _Asking) -> Plan:
+        instances = moving(uow, asking.message, asking.instances)
+        wanted = still_wanted(asking.message, instances, asking.operations)
+        demands = Demands(uow, asking.message)
         selections: list[Selection] = []
         with self._view.fleet.rehearsal():
             for want in wanted:
@@ -184,27 +199,18 @@ class Scheduler:
         fleet, fits = self._view.fleet, self._view.fits
         return choose(demand, fleet, self._settings, fits, self._chance)
 
-    def _settle(
-        self, uow: UnitOfWork, message: SelectHosts, plan: Plan, fleet: Fleet
-    ) -> Iterable[Host]:
-        """Write the plan, if it is still asked for, and the reply; return the hosts as written.
+    def _settle(self, uow: UnitOfWork, asking: _Asking, plan: Plan, fleet: Fleet) -> Iterable[Host]:
+        """Write the plan and the reply; return the hosts as written.
 
-        Where another process has answered the same message meanwhile its decisions exist, which is
-        a `Conflict` that takes everything here back.
+        Where the same message was answered before its decisions exist, which is a `Conflict` that
+        takes everything here back.
         """
-        # Instances before the operation, as everybody locks them.
-        instances = uow.instances.lock_many(want.instance_id for want in message.wants)
-        operation = uow.operations.lock(message.token.operation_id)
-        if operation is None or not is_current(operation, message):
-            return ()
-        operations = operations_of(uow, message, operation)
-        if still_wanted(message, instances, operations) != plan.wanted:
-            raise Conflict("ask_moved", "some of the instances were taken back meanwhile")
+        message, operation = asking.message, asking.operation
         if plan.refusal is not None:
             decisions, hosts = [_refused(message, plan.refusal, uow.now)], {}
         else:
             claim = Claim(uow, fleet, message, pack=self._settings.pack)
-            claimed = claim.write(plan.selections, instances)
+            claimed = claim.write(plan.selections, asking.instances)
             for _ in range(claim.refitted):
                 self._on_conflict("host_moved")
             decisions = [
