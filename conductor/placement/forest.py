@@ -28,6 +28,10 @@ REFUSALS_AT_MOST: Final = 32
 """Of how many requests it is remembered which trees have refused them."""
 
 
+WHOLES_AT_MOST: Final = 8
+"""Of how many requests the candidates of trees of one provider are kept, half a KiB each."""
+
+
 class Forest:
     """Hosts (roots, where they have a `provider_id`) and all other providers, as last read.
 
@@ -44,6 +48,7 @@ class Forest:
         self._row_of: dict[str, int] = {}
         self._sharing: list[list[str]] = []
         self._refused: OrderedDict[CandidateRequest, Numbers] = OrderedDict()
+        self._wholes: OrderedDict[CandidateRequest, _Whole] = OrderedDict()
 
     def refresh(self, uow: UnitOfWork) -> None:
         """Follow the store: all is read at first, then what changed; what was dropped is noticed.
@@ -162,6 +167,7 @@ class Forest:
                 self._sharing[row].append(each.id)
         self._canopy = Canopy(trees, lent)
         self._refused.clear()
+        self._wholes.clear()
 
     def _rows_for(self, request: CandidateRequest) -> Numbers:
         mask = self._canopy.may_serve(request)
@@ -186,7 +192,7 @@ class Forest:
         """Yield candidates: of every tree its share, then of each in turn all that are left."""
         share = max(1, limit // len(rows))
         plain, forbids = self._canopy.are_plain(request), self._canopy.forbids(request)
-        whole = _Whole(request)
+        whole = self._whole(request)
         more = []
         for row in rows.tolist():
             if plain[row]:
@@ -203,6 +209,13 @@ class Forest:
                 self._refuse(request, row)
         for row in more:
             yield from islice(self._exactly(request, row), share, None)
+
+    def _whole(self, request: CandidateRequest) -> _Whole:
+        found = self._wholes.setdefault(request, _Whole(request))
+        self._wholes.move_to_end(request)
+        if len(self._wholes) > WHOLES_AT_MOST:
+            self._wholes.popitem(last=False)
+        return found
 
     def _exactly(self, request: CandidateRequest, row: int) -> Iterator[Candidate]:
         own = self._canopy.trees[row]
@@ -233,7 +246,10 @@ class Forest:
 
 
 class _Whole:
-    """Candidates of trees of one provider: it takes everything."""
+    """Candidates of trees of one provider: it takes everything, whatever is in use of it.
+
+    They are kept: what asks again for as many as there are pays for none of them again.
+    """
 
     def __init__(self, request: CandidateRequest) -> None:
         total: dict[str, int] = {}
@@ -242,11 +258,15 @@ class _Whole:
                 total[name] = total.get(name, 0) + amount
         self._total = FrozenMap(total)
         self._suffixes = [group.suffix for group in request.groups]
+        self._made: dict[str, Candidate] = {}
 
     def of(self, provider_id: str) -> Candidate:
-        served = (provider_id,)
-        mappings = FrozenMap(dict.fromkeys(self._suffixes, served))
-        return Candidate(FrozenMap({provider_id: self._total}), mappings, provider_id)
+        made = self._made.get(provider_id)
+        if made is None:
+            mappings = FrozenMap(dict.fromkeys(self._suffixes, (provider_id,)))
+            allocations = FrozenMap({provider_id: self._total})
+            made = self._made[provider_id] = Candidate(allocations, mappings, provider_id)
+        return made
 
 
 def _names(candidate: Candidate) -> Iterator[str]:
