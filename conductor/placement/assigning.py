@@ -337,9 +337,15 @@ def _order(problem: Problem) -> list[int]:
     """Return the items in the order of turns: few places first, then large ones.
 
     Families stay together, or what one of them cannot do would show only after the next; items
-    that are alike come one after the other, so that what is left after them is alike too.
+    that are alike come one after the other, so that what is left after them is alike too. Where
+    so much is owed that every item that marks has to pay, these come first: few ways do.
     """
-    ease = [_ease(problem, item) for item in range(len(problem.items))]
+    payers = sum(item.marks for item in problem.items)
+    first = payers <= problem.owed.bit_count()
+    ease = [
+        (not (first and each.marks), *_ease(problem, item))
+        for item, each in enumerate(problem.items)
+    ]
     keys = [(each, 0, each) for each in ease]
     for number, members in reversed(list(enumerate(problem.families, 1))):
         hardest = min(ease[item] for item in bits(members))
