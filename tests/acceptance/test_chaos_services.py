@@ -85,6 +85,7 @@ def test_services_crash_in_turn_at_every_ask_of_every_operation(
 ) -> None:
     """Three flights of all trips side by side, each beginning with another of the services."""
     own_fleet.heal()
+    own_fleet.clear()
     define_rack(own_fleet, HOSTS)
     calm = travellers_of(own_fleet, list(HOSTS[:-1]), HOSTS[-1])
     fly(own_fleet, calm)
