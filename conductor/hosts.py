@@ -2,7 +2,8 @@
 
 A host that returns with other hardware is degraded, never overwritten: its guests keep their
 places, no new one comes, and an operator decides (`hosts enable` accepts the new hardware
-once the host is empty).
+once the host is empty). Other amounts of the same hardware (reserves, ratios, disk) are taken as
+they are, also where less is left than is in use.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import structlog
+
 from conductor.operations.waits import ON_HOST
-from conductor.placement.providers import provider_id_of
+from conductor.placement.providers import over_committed, provider_id_of, root_of
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host, Instance, Inventory
@@ -31,6 +34,8 @@ from models.messages.letters import (
     Token,
     instruction_letter,
 )
+
+log = structlog.get_logger(__name__)
 
 CHANGED_HARDWARE = "hardware changed"
 BAD_ACCOUNTING = "accounting degraded"
@@ -54,7 +59,9 @@ def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
         _refuse_taken_name(uow, hello.host)
         uow.hosts.add(_new_host(uow, hello, topology, inventory))
     else:
-        uow.hosts.save(_returned(known, hello, topology, inventory, uow.now))
+        returned = _returned(known, hello, topology, inventory, uow.now)
+        _warn_of_too_little(known, returned)
+        uow.hosts.save(returned)
     manifest = Manifest(
         host=hello.host,
         boot_id=hello.boot_id,
@@ -202,13 +209,25 @@ def _returned(
         version=known.version + 1,
         provider_id=provider_id_of(known.name),
     )
-    if same_hardware(known.topology, topology) and inventory == known.inventory:
-        healed = None if (known.degraded or "").startswith(CHANGED_HARDWARE) else known.degraded
-        return replace(seen, degraded=healed)
-    if known.used and any(known.used.values()):
+    used = {name for name, amount in known.used.items() if amount}
+    if not used:
+        return replace(seen, topology=topology, inventory=inventory, degraded=None)
+    if not same_hardware(known.topology, topology):
         reason = f"{CHANGED_HARDWARE} while it holds instances: it reports another topology"
         return replace(seen, degraded=reason)
-    return replace(seen, topology=topology, inventory=inventory, degraded=None)
+    if gone := sorted(used - inventory.keys()):
+        reason = f"{CHANGED_HARDWARE} while it holds instances: it has no more {', '.join(gone)}"
+        return replace(seen, degraded=reason)
+    healed = None if (known.degraded or "").startswith(CHANGED_HARDWARE) else known.degraded
+    # Less than is in use is taken as it is: what is over-committed takes no new claims by itself.
+    return replace(seen, inventory=inventory, degraded=healed)
+
+
+def _warn_of_too_little(before: Host, after: Host) -> None:
+    """Say once, when it changes, of what a host now has less than is in use."""
+    beyond = over_committed(root_of(after))
+    if beyond != over_committed(root_of(before)):
+        log.warning("host over-committed", host=after.name, beyond=dict(beyond))
 
 
 def _is_stray(uow: UnitOfWork, instance: Instance | None, host: str) -> bool:

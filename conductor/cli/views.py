@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conductor.liveness import is_up, state_of
-from conductor.placement.resources import capacity
+from conductor.placement.resources import left_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import (
     CatalogueEntry,
@@ -243,7 +243,8 @@ def _usage(host: Host) -> Json:
             "reserved": inventory.reserved,
             "ratio": inventory.ratio,
             "used": host.used.get(name, 0),
-            "free": capacity(inventory) - host.used.get(name, 0),
+            "free": max(0, left_of(host, name)),
+            "over_committed": max(0, -left_of(host, name)),
         }
         for name, inventory in host.inventory.items()
     }

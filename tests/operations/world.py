@@ -145,15 +145,15 @@ class World:
         scheduler = Scheduler(self.store, SchedulingSettings(refresh_s=0.0))
         self.desk = Desk(self.service, scheduler)
 
-    def restart_host(self, name: str) -> None:
-        """Start a new agent on a host's journal and hypervisor."""
+    def restart_host(self, name: str, **settings: Any) -> None:
+        """Start a new agent on a host's journal and hypervisor, perhaps set otherwise."""
         host = self.hosts[name]
         host.agent = Agent(
             HostName(name),
             host.hypervisor,
             host.journal,
             self.bus.send,
-            WorkerSettings(retry_wait_s=0.0, manifest_s=self._manifest_s),
+            WorkerSettings(retry_wait_s=0.0, manifest_s=self._manifest_s, **settings),
             clock=lambda: self.now,
         )
         host.agent.start()

@@ -148,7 +148,10 @@ def _pools(cell: Json) -> str:
 def _of(name: str, unit: int = 1) -> Callable[[Json], str | None]:
     def shown(row: Json) -> str | None:
         use = row["usage"].get(name)
-        return f"{use['used'] // unit}/{(use['used'] + use['free']) // unit}" if use else None
+        if not use:
+            return None
+        most = use["used"] + use["free"] - use["over_committed"]
+        return f"{use['used'] // unit}/{most // unit}"
 
     return shown
 
@@ -166,7 +169,8 @@ _COLUMNS: Final = (
     ("reason", key("reason")),
 )
 _USAGE_COLUMNS: Final = tuple(
-    (name, key(name)) for name in ("class", "total", "reserved", "ratio", "used", "free")
+    (name, key(name))
+    for name in ("class", "total", "reserved", "ratio", "used", "free", "over_committed")
 )
 _CELL_COLUMNS: Final = (
     ("id", key("id")),
