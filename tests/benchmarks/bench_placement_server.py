@@ -1,8 +1,9 @@
 """Candidates and a claim a second: a published OpenStack Placement server, and our own placement.
 
-The same 1,000 providers, request and limit, in one run. The server is given its best: SQLite and
-PostgreSQL, one client and four, without the client's own retries in its way; ours is one client on
-PostgreSQL. Each unit of work asks for candidates and claims one of them, drawn by chance.
+The same 1,000 providers, request and limit, in one run, turn about, so that a busy machine slows
+both. The server is given its best: SQLite and PostgreSQL, one client and four threads of them;
+ours is one client on PostgreSQL. Each unit of work asks for candidates and claims one of them,
+drawn by chance.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
 import pytest
 
 from conductor.placement.forest import Forest
-from conductor.placement.http_client import PlacementClient
+from conductor.placement.http_client import PlacementClient, Question
 from conductor.placement.http_placement import HttpPlacement
+from conductor.placement.http_shapes import inventories_json
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import Consumer
 from conductor.placement.requests import CandidateRequest, RequestGroup
@@ -32,7 +35,7 @@ from tests.benchmarks.report import Figure, report
 from tests.environment import placement as environment
 
 PROVIDERS, BATCH, CLIENTS = 1_000, 100, 4
-MEASURED, OURS_MEASURED = 20, 400
+ROUNDS, MEASURED, OURS_MEASURED = 6, 4, 60
 LIMITS = (10, 1_000)
 """A scheduler that wants a few alternates, and as many as the field's scheduler asks for."""
 
@@ -46,31 +49,73 @@ REQUEST = CandidateRequest(
 )
 
 
+Claiming = Callable[[int], None]
+"""Asks for so many candidates, and claims one of them."""
+
+
+@dataclass
+class Contender:
+    """One way to do the work, and how long it took so far."""
+
+    name: str
+    limit: int
+    clients: int
+    claim: Claiming
+    count: int
+    done: int = 0
+    took_s: float = 0.0
+
+    def go(self) -> None:
+        """Do one round."""
+        with ThreadPoolExecutor(self.clients) as pool:
+            began = time.perf_counter()
+            list(pool.map(lambda _: self.claim(self.limit), range(self.count)))
+            self.took_s += time.perf_counter() - began
+        self.done += self.count
+
+    @property
+    def rate(self) -> float:
+        return self.done / self.took_s
+
+
 @pytest.mark.timeout(900)
 def test_candidates_and_a_claim_beside_a_published_server(
     fresh_database: Callable[[], str],
 ) -> None:
-    theirs: dict[tuple[str, int, int], float] = {}
-    for name, database in (("SQLite", ""), ("PostgreSQL", fresh_database())):
-        with _server(database) as server:
-            for limit, clients in product(LIMITS, (1, CLIENTS)):
-                work = partial(_claimed, server, limit)
-                theirs[name, clients, limit] = _rate(work, MEASURED, clients)
-    ours = _our_rates(fresh_database())
-    figures = [
-        Figure(f"server on {name}, {_clients(count)}, limit {limit:,}", rate, "claims/s")
-        for (name, count, limit), rate in theirs.items()
-    ]
-    for limit, rate in ours.items():
-        alone = max(each for key, each in theirs.items() if key[1:] == (1, limit))
-        best = max(each for key, each in theirs.items() if key[2] == limit)
+    with (
+        _server("") as sqlite,
+        _server(fresh_database()) as postgresql,
+        _ours(fresh_database()) as own,
+    ):
+        theirs = [
+            Contender(f"server on {name}", limit, clients, claim, MEASURED)
+            for (name, claim), limit, clients in product(
+                (("SQLite", sqlite), ("PostgreSQL", postgresql)), LIMITS, (1, CLIENTS)
+            )
+        ]
+        ours = [Contender("ours on PostgreSQL", limit, 1, own, OURS_MEASURED) for limit in LIMITS]
+        for each in (*theirs, *ours):
+            each.claim(each.limit)
+        for _ in range(ROUNDS):
+            for each in (*theirs, *ours):
+                each.go()
+    figures = [*map(_figure, theirs)]
+    for each in ours:
+        same = [other for other in theirs if other.limit == each.limit]
+        alone = each.rate / max(other.rate for other in same if other.clients == 1)
+        best = each.rate / max(other.rate for other in same)
+        limit = f"limit {each.limit:,}"
         figures += [
-            Figure(f"ours on PostgreSQL, 1 client, limit {limit:,}", rate, "claims/s"),
-            Figure(f"ours / server, 1 client each, limit {limit:,}", rate / alone, "times", "≥ 50"),
-            Figure(f"ours with 1 client / server's best, limit {limit:,}", rate / best, "times"),
+            _figure(each),
+            Figure(f"ours / server, 1 client each, {limit}", alone, "times", "≥ 50"),
+            Figure(f"ours with 1 client / server's best, {limit}", best, "times"),
         ]
     report("placement_server", figures)
     assert all(figure.value > 0 for figure in figures)
+
+
+def _figure(of: Contender) -> Figure:
+    return Figure(f"{of.name}, {_clients(of.clients)}, limit {of.limit:,}", of.rate, "claims/s")
 
 
 def _clients(count: int) -> str:
@@ -78,18 +123,18 @@ def _clients(count: int) -> str:
 
 
 @contextmanager
-def _server(database: str) -> Iterator[HttpPlacement]:
+def _server(database: str) -> Iterator[Claiming]:
     with (
         environment.server(database) as server,
         closing(PlacementClient(server.url.replace("://", "://admin@"))) as client,
     ):
-        placement = HttpPlacement(client)
         with ThreadPoolExecutor(CLIENTS) as pool:
-            list(pool.map(lambda number: _make(placement, number), range(PROVIDERS)))
-        yield placement
+            list(pool.map(partial(_post, client), range(PROVIDERS)))
+        yield partial(_claimed, HttpPlacement(client))
 
 
-def _our_rates(url: str) -> dict[int, float]:
+@contextmanager
+def _ours(url: str) -> Iterator[Claiming]:
     upgrade(url)
     with closing(open_store(url)) as store:
         for first in range(0, PROVIDERS, BATCH):
@@ -98,11 +143,11 @@ def _our_rates(url: str) -> dict[int, float]:
                     _make(StorePlacement(uow), number)
         forest = Forest()
 
-        def claimed(limit: int) -> None:
+        def claim(limit: int) -> None:
             with store.begin() as uow:
                 _claimed(StorePlacement(uow, forest), limit)
 
-        return {limit: _rate(partial(claimed, limit), OURS_MEASURED, 1) for limit in LIMITS}
+        yield claim
 
 
 def _make(placement: PlacementService, number: int) -> None:
@@ -110,16 +155,16 @@ def _make(placement: PlacementService, number: int) -> None:
     placement.set_inventories(made.id, ROOM, made.generation)
 
 
+def _post(client: PlacementClient, number: int) -> None:
+    # By hand: the adapter would also read each provider back.
+    provider_id = str(uuid.uuid4())
+    made = {"uuid": provider_id, "name": f"host-{number:04}"}
+    client.ask(Question("POST", "/resource_providers", (), made))
+    has = {"resource_provider_generation": 0, "inventories": inventories_json(ROOM)}
+    path = f"/resource_providers/{provider_id}/inventories"
+    assert client.ask(Question("PUT", path, (), has)).status == 200
+
+
 def _claimed(placement: PlacementService, limit: int) -> None:
     chosen = random.choice(placement.candidates(REQUEST, limit).found)
     placement.write([Consumer(str(uuid.uuid4()), chosen.allocations, "project", "user")])
-
-
-def _rate(work: Callable[[], None], count: int, clients: int) -> float:
-    """Return units of work a second, after a few that warm up."""
-    for _ in range(max(2, count // 10)):
-        work()
-    with ThreadPoolExecutor(clients) as pool:
-        began = time.perf_counter()
-        list(pool.map(lambda _: work(), range(count)))
-        return count / (time.perf_counter() - began)
