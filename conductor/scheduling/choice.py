@@ -17,7 +17,7 @@ from conductor.scheduling.fits import Answers, Fits, Lack
 from conductor.scheduling.fleet import Fleet, Mask
 from conductor.scheduling.ranking import Ranking, RunnerUp, best_first, ranked, runner_up
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.trees import Shares, shares_on
+from conductor.scheduling.trees import NO_PROVIDERS, NO_PROVIDERS_TEXTS, Shares, shares_on
 from conductor.store.records import Host
 from models.errors import NoValidHost
 from models.hardware.frozen import FrozenMap
@@ -177,9 +177,8 @@ class _Search:
     def removals(self) -> Iterator[Removal]:
         """Yield how many hosts had no providers for what is asked together."""
         if self._without:
-            lacks = ("has no providers for all groups", "have no providers for all groups")
             examples = tuple(self._without[:EXAMPLES])
-            yield Removal("no_providers", lacks, len(self._without), examples)
+            yield Removal(NO_PROVIDERS, NO_PROVIDERS_TEXTS, len(self._without), examples)
 
 
 def filtered(

@@ -23,6 +23,7 @@ from conductor.scheduling.ranking import (
     ranked,
 )
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.trees import NO_PROVIDERS, NO_PROVIDERS_TEXTS, shares_on
 
 Json = Mapping[str, Any]
 
@@ -79,6 +80,8 @@ def verdicts(demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> list
         if isinstance(answer, Lack):
             text = answer.lacks[0]
             failed.append(Verdict(host.name, answer.code, text, answer.need, answer.have))
+        elif shares_on(host, demand.shape.request, fleet.beside, demand.held) is None:
+            failed.append(Verdict(host.name, NO_PROVIDERS, NO_PROVIDERS_TEXTS[0]))
         else:
             passed.append(_possible(host.name, ranking, int(place)))
     return [*passed, *sorted(failed, key=lambda verdict: verdict.host)]
@@ -116,6 +119,8 @@ def _choice(detail: Json, host: str) -> Iterator[str]:
         yield f"drawn from the {detail['drawn_from']} best, so that schedulers seldom collide"
     if detail.get("runner_up"):
         yield _second(detail["runner_up"])
+    for suffix, provider in sorted(detail.get("groups", {}).items()):
+        yield f"request group {suffix.removeprefix('_')} is served by {provider}"
     if detail.get("alternates"):
         yield f"else {', '.join(detail['alternates'])}"
 

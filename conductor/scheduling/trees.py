@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from conductor.placement.candidates import Tree, candidates, is_sharing, serves
 from conductor.placement.providers import Resources, root_of
@@ -16,6 +17,10 @@ from conductor.placement.requests import Candidate, CandidateRequest
 from conductor.placement.resources import room
 from conductor.store.records import Host, Provider
 from models.hardware.frozen import FrozenMap
+
+NO_PROVIDERS: Final = "no_providers"
+NO_PROVIDERS_TEXTS: Final = ("has no providers for all groups", "have no providers for all groups")
+"""What is said of a host, and of several, that have room for each group alone, and not for all."""
 
 Held = Mapping[str, Resources]
 """Amounts by class, by provider id."""

@@ -13,8 +13,14 @@ from conductor import hosts
 from conductor.placement.audit import audit, read_books
 from conductor.placement.providers import SHARING
 from conductor.placement.store_placement import StorePlacement
+from conductor.scheduling.demand import Demand, shape_of
+from conductor.scheduling.explain import story_of, verdicts
+from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.view import FleetView
 from conductor.store.records import Allocation, Inventory, Provider
 from models.errors import Rejected
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
 from models.lifecycle import OperationState
 from tests.operations.test_moves import ask, built, error_code
 from tests.operations.world import World
@@ -95,6 +101,9 @@ def test_a_group_goes_to_the_host_whose_child_has_it_and_is_given_back_with_it()
     assert world.instance_by_id(instance).host == "host-2"
     assert held(world, instance)["card-2"] == {"CUSTOM_CARD": 2}
     assert used(world, "card-2") == {"CUSTOM_CARD": 2}
+    with world.store.read() as uow:
+        (decision,) = uow.decisions.where(instance_id=instance)
+    assert "request group 1 is served by card-2" in story_of(decision.detail, decision.host)
     adds_up(world)
     ask(world, "delete_instance", instance)
     assert used(world, "card-2") == {}
@@ -125,6 +134,23 @@ def test_isolated_groups_need_as_many_providers_and_others_may_share_one() -> No
     together = built(world, asking(**two))
     assert held(world, together)["card-a"] == {"CUSTOM_CARD": 2}
     adds_up(world)
+
+
+def test_every_host_has_a_verdict_about_its_providers_too() -> None:
+    world = World(hosts=2)
+    card(world, "host-0", "card-a", 2)
+    card(world, "host-1", "card-b", 1)
+    card(world, "host-1", "card-c", 1)
+    world.pass_time(5.0)
+    two = {"resources1__CUSTOM_CARD": "1", "resources2__CUSTOM_CARD": "1"}
+    wish = asking(**two, group_policy="isolate")
+    view = FleetView(SchedulingSettings(refresh_s=0.0))
+    with world.store.read() as uow:
+        view.refresh(uow)
+    flavor = Flavor("f", wish["vcpus"], wish["memory_mb"], extra_specs=wish["extra_specs"])
+    demand = Demand("i", shape_of(flavor, Image("img")))
+    said = {each.host: each.check for each in verdicts(demand, view.fleet, SchedulingSettings())}
+    assert said == {"host-0": "no_providers", "host-1": "possible"}
 
 
 def test_traits_of_a_group_are_asked_of_its_provider() -> None:
