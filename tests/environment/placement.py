@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.environment import variables
-from tests.environment.private import StartError
+from tests.environment.private import StartError, base_directory
 
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "placement-requirements.txt"
@@ -58,7 +58,8 @@ def server(database_url: str = "") -> Iterator[PlacementServer]:
     Raises `StartError` with one line for a person.
     """
     python = installed()
-    with TemporaryDirectory(prefix="placement-") as name:
+    # Beside the private servers, so that `make stop` also takes what a killed run left.
+    with TemporaryDirectory(prefix="placement-", dir=base_directory()) as name:
         home = Path(name)
         database = home / "placement.sqlite"
         how = () if database_url else ("one-at-a-time",)
