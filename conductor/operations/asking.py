@@ -7,7 +7,7 @@ from typing import Any
 
 from conductor.liveness import host_is_up
 from conductor.operations.definition import AskHost, AskScheduler, AwaitChildren
-from conductor.operations.ending import tell
+from conductor.operations.ending import locked, tell
 from conductor.operations.scope import Scope
 from conductor.operations.waits import (
     ON_CHILDREN,
@@ -66,11 +66,24 @@ def ask_again(scope: Scope, record: OperationRecord) -> OperationRecord:
 
 
 def children_to_start(scope: Scope, record: OperationRecord) -> list[str]:
-    """Return the children that an operation which now awaits them has just let go."""
+    """Return the children that an operation which now awaits them has just let go.
+
+    They are found soon should whoever lets them go die: until now their parent stood for them.
+    """
     if record.waiting_on != ON_CHILDREN:
         return []
     ready = scope.uow.operations.where(parent_id=record.id, waiting_on=None, ended_at=None)
+    soon = scope.uow.now + scope.settings.grace_s
+    for child in ready:
+        if child.wake_at is None or child.wake_at > soon:
+            _wake_by(scope.uow, child.id, soon)
     return [child.id for child in ready]
+
+
+def _wake_by(uow: UnitOfWork, operation_id: str, at: float) -> None:
+    record = locked(uow, operation_id)
+    if record is not None and not record.state.ended and record.waiting_on is None:
+        uow.operations.save(replace(record, wake_at=at, updated_at=uow.now))
 
 
 def _ask_host(scope: Scope, record: OperationRecord, ask: AskHost[Any]) -> OperationRecord:

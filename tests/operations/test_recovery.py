@@ -10,9 +10,12 @@ import pytest
 from conductor.store.records import Heartbeat
 from models.lifecycle import OperationState
 from tests.operations.audit import check_at_rest
+from tests.operations.test_every_operation import SCENARIOS, Scenario
 from tests.operations.world import PINNED, Killed, World
 
 Ask = Callable[[World], str]
+GOES_ON_S = 25.0
+"""Time to ask once more, and a moment: a letter that died with its reader comes no other way."""
 
 
 def build(world: World) -> str:
@@ -73,3 +76,26 @@ def test_processes_that_died_long_ago_are_forgotten_and_hosts_never() -> None:
         assert uow.heartbeats.get("c-1") is None
         assert uow.heartbeats.get("s-1") is not None
         assert uow.heartbeats.get("host-9") is not None
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_wherever_a_conductor_dies_its_operations_go_on_within_seconds(scenario: Scenario) -> None:
+    """Nothing lies longer than it takes to ask again, whichever commit was the last."""
+    for dies_after in range(1, 80):
+        world, _ = scenario.begin()
+        world.store.commits_left = dies_after
+        died = False
+        try:
+            world.run_out()
+        except Killed:
+            died = True
+        world.restart_conductor()
+        died_at = world.now
+        world.settle()
+        while world.living():
+            assert world.now - died_at < GOES_ON_S, (dies_after, world.living())
+            world.pass_time(1.0)
+            world.settle()
+        if not died:
+            return
+    raise AssertionError("it has no end")
