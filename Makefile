@@ -61,8 +61,8 @@ lock: $(INSTALLED) ## choose dependency versions anew and write the lock files
 	  --output-file tests/environment/placement-requirements.txt -
 
 clean: stop ## remove the environment and all that a run leaves behind
-	rm -rf $(VENV) .venv-placement .venv-placement.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
-	  .benchmarks .services.env build dist
+	rm -rf $(VENV) .venv-placement .venv-placement.lock .mypy_cache .ruff_cache .pytest_cache \
+	  .import_linter_cache .hypothesis .benchmarks .services.env build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): requirements-dev.lock pyproject.toml deploy/install
