@@ -7,13 +7,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
-from conductor.scheduling.demand import SOURCE, Demand, Surroundings, demand_of, said_hints
+from conductor.scheduling.demand import (
+    PAGE_SIZES,
+    SOURCE,
+    Demand,
+    Surroundings,
+    demand_of,
+    said_hints,
+)
 from conductor.scheduling.groups import GroupRule, Member, rule_of
 from conductor.scheduling.trees import Held
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Decision, Instance, OperationRecord
+from conductor.store.records import Decision, Instance, Migration, OperationRecord
 from models.errors import Broken, Rejected
-from models.lifecycle import UNFINISHED, InstanceState
+from models.lifecycle import UNFINISHED, InstanceState, MigrationKind
 from models.messages.letters import SCHEDULER, SelectHosts, Want
 
 
@@ -86,9 +93,17 @@ def moving(
                 **instance.request_spec,
                 "host": migration.requested_host,
                 SOURCE: migration.source,
+                PAGE_SIZES: _page_sizes(migration),
             },
         )
     return asking
+
+
+def _page_sizes(migration: Migration) -> tuple[int | None, ...]:
+    """Return the sizes that a guest has to keep: its memory is copied page by page (N43)."""
+    if migration.kind is not MigrationKind.LIVE_MIGRATION or migration.source_placement is None:
+        return ()
+    return tuple(cell.page_size_kib for cell in migration.source_placement.cells)
 
 
 class Demands:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -32,6 +32,9 @@ AGGREGATE_SPEC: Final = "aggregate_instance_extra_specs:"
 
 SOURCE: Final = "source_host"
 """Where the request spec of an instance that moves says where it is."""
+
+PAGE_SIZES: Final = "page_sizes_kib"
+"""Where that of a guest that moves while it runs says the page size of each of its cells."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +103,7 @@ def demand_of(instance: Instance, around: Surroundings) -> Demand:
     bound = bool(hints.with_instances) and instance.state is InstanceState.BUILDING
     return Demand(
         instance_id=instance.id,
-        shape=shape_of(instance.flavor, instance.image),
+        shape=shape_of(instance.flavor, instance.image, tuple(spec.get(PAGE_SIZES, ()))),
         project_id=instance.project_id,
         zone=spec.get("availability_zone"),
         host=spec.get("host"),
@@ -121,10 +124,15 @@ def said_hints(instance: Instance) -> Hints:
 
 
 @lru_cache(maxsize=1024)
-def shape_of(flavor: Flavor, image: Image | None) -> Shape:
-    """Return the shape of an instance; without an image it boots from volumes."""
+def shape_of(
+    flavor: Flavor, image: Image | None, page_sizes_kib: tuple[int | None, ...] = ()
+) -> Shape:
+    """Return the shape of an instance; without an image it boots from volumes.
+
+    The cells of a guest that runs have their page sizes already, in the order of the cells.
+    """
     known = image or Image(id="")
-    guest = guest_topology(flavor, known)
+    guest = _with_pages(guest_topology(flavor, known), page_sizes_kib)
     own = amounts(flavor, guest, volume_backed=image is None)
     request = request_of(flavor, own)
     return Shape(
@@ -142,6 +150,18 @@ def shape_of(flavor: Flavor, image: Image | None) -> Shape:
         request,
         largest_of(request),
     )
+
+
+def _with_pages(
+    guest: GuestTopology | None, sizes_kib: tuple[int | None, ...]
+) -> GuestTopology | None:
+    """Return the guest with these pages and no others, where any are said."""
+    if guest is None or len(sizes_kib) != len(guest.cells):
+        return guest
+    cells = (
+        replace(cell, page_size_kib=size) for cell, size in zip(guest.cells, sizes_kib, strict=True)
+    )
+    return replace(guest, cells=tuple(cells))
 
 
 def place(shape: Shape, host: Host, *, pack: bool) -> Placement | Misfit | None:
