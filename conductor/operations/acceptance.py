@@ -14,7 +14,7 @@ from conductor.operations.definition import NewOperation, Operation
 from conductor.operations.ending import close, tell
 from conductor.operations.engine import Engine
 from conductor.operations.notices import notify
-from conductor.operations.replay import Verdict, judge
+from conductor.operations.replay import Verdict, instance_of, judge
 from conductor.operations.waits import ON_INSTANCE
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
@@ -107,15 +107,18 @@ def _replay(
     engine: Engine, uow: UnitOfWork, incoming: Incoming, request: ReplayOperation
 ) -> list[str]:
     old = uow.operations.get(request.operation_id)
-    definition = engine.definitions.get(old.kind) if old is not None else None
-    if old is None or definition is None:
+    if old is None:
         message = f"operation_id is {request.operation_id}: no such operation"
         raise Rejected("operation_unknown", message, key="operation_id")
+    definition = engine.definitions.get(old.kind)
+    if definition is None:
+        message = f"operation_id is {old.id}: a {old.kind} cannot be replayed"
+        raise Rejected("operation_kind", message, key="operation_id")
     verdict = _judged(engine, uow, old, request, incoming.id)
     record = replace(
         _record(uow, incoming, definition.version, OperationState.ACCEPTED),
         replay_of=old.id,
-        instance_id=old.instance_id,
+        instance_id=instance_of(uow, old),
     )
     told = f"{verdict.outcome}: {'; '.join(verdict.reasons)}"
     if request.dry_run:

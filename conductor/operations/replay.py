@@ -46,15 +46,32 @@ def judge(engine: Engine, uow: UnitOfWork, old: OperationRecord, new_id: str) ->
     if not old.state.ended:
         return Verdict("refused", (f"operation {old.id} still runs: it is {old.state}",))
     definition = engine.definitions[old.kind]
+    try:
+        request = _request_of(uow, old)
+    except Rejected as error:
+        return Verdict("refused", (error.message,))
     conflicts = _conflicts(uow, definition, old)
     if conflicts:
         return Verdict("refused", conflicts)
-    request = _request_of(uow, old)
     met = definition.is_met(request, old, uow) if definition.is_met else None
     if met:
         return Verdict("done", (met,))
     new = NewOperation(new_id, request, engine.settings.down_after_s)
     return _way(uow, definition, old, new)
+
+
+def instance_of(uow: UnitOfWork, old: OperationRecord) -> str | None:
+    """Return the instance that an operation is about, also where it was refused at the door.
+
+    What was refused there holds no instance, but its request may name one, and its replay will
+    hold that.
+    """
+    if old.instance_id is not None:
+        return old.instance_id
+    try:
+        return getattr(_request_of(uow, old), "instance_id", None)
+    except Rejected:
+        return None
 
 
 def _way(
@@ -90,15 +107,16 @@ def _conflicts(
         found.append(f"it is a replay that was refused: replay {old.replay_of} instead")
     if definition.version != old.definition_version and old.definition_version:
         found.append(f"it was made by definition version {old.definition_version}")
-    instance = uow.instances.lock(old.instance_id) if old.instance_id else None
+    instance_id = instance_of(uow, old)
+    instance = uow.instances.lock(instance_id) if instance_id else None
     if old.instance_id and instance is None:
         found.append(f"instance {old.instance_id} has no record any more")
     deleted = instance is not None and instance.state is InstanceState.DELETED
     if deleted and old.kind != "delete_instance":
-        found.append(f"instance {old.instance_id} has been deleted")
+        found.append(f"instance {instance_id} has been deleted")
     running = uow.operations.get(instance.operation_id or "") if instance else None
     if running is not None and not running.state.ended:
-        found.append(f"{running.kind} {running.id} runs on instance {old.instance_id}")
+        found.append(f"{running.kind} {running.id} runs on instance {instance_id}")
     return tuple(found)
 
 

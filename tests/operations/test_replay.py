@@ -7,8 +7,9 @@ from typing import Any
 
 from conductor.store.records import OperationRecord
 from models.lifecycle import InstanceState, OperationState
+from models.messages.letters import CONDUCTOR
 from tests.operations.audit import check_at_rest
-from tests.operations.test_moves import ask, built, on_verb
+from tests.operations.test_moves import ask, built, error_code, image_of, on_verb
 from tests.operations.world import PINNED, World
 from workers.hypervisor.fates import Call, Fate, Fates
 
@@ -205,3 +206,41 @@ def test_what_has_been_unshelved_since_is_done_already() -> None:
     assert again.state is OperationState.SUCCEEDED
     assert "declared done" in told(world, again.id)
     check_at_rest(world)
+
+
+def test_a_replay_of_what_was_refused_at_the_door_waits_for_nobody_and_overtakes_nobody() -> None:
+    world = World(hosts=1)
+    instance_id = built(world, PINNED)
+    running = world.submit("stop_instance", {"instance_id": instance_id})
+    world.deliver(CONDUCTOR)
+    refused = world.submit("rebuild_instance", {"instance_id": instance_id, "image": {"id": "two"}})
+    world.deliver(CONDUCTOR)
+    assert error_code(world, refused) == "instance_busy"
+    again = world.submit("replay_operation", {"operation_id": refused})
+    world.deliver(CONDUCTOR)
+    record = world.operation(again)
+    assert (record.state, record.replay_of) == (OperationState.FAILED, refused)
+    assert error_code(world, again) == "replay_refused"
+    assert (record.error or {})["data"]["conflicts"] == [
+        f"stop_instance {running} runs on instance {instance_id}"
+    ]
+    world.run_out()
+    third = replayed(world, refused)
+    assert third.state is OperationState.SUCCEEDED
+    assert third.instance_id == instance_id
+    assert image_of(world, instance_id) == "two"
+    check_at_rest(world)
+
+
+def test_a_replay_of_what_was_never_a_request_is_refused_and_points_to_it() -> None:
+    world = World(hosts=1)
+    instance_id = built(world, PINNED)
+    wrong = world.submit("stop_instance", {"instance_id": instance_id, "when": "now"})
+    world.run_out()
+    for dry_run in (False, True):
+        record = world.operation(replay(world, wrong, dry_run=dry_run))
+        assert record.replay_of == wrong
+        if dry_run:
+            assert record.data["outcome"] == "refused"
+        else:
+            assert (record.error or {})["data"]["conflicts"] == ["when is not a known field"]
