@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from conductor.store.ports import Versioned
+from conductor.store.ports import Changes, Versioned
 
 T = TypeVar("T")
 
@@ -23,10 +23,10 @@ class Follower(Generic[T]):
     def changes(self, rows: Versioned[T]) -> Mapping[str, T | None]:
         """Return by key the records that are new or changed since the last call; dropped: None."""
         whole = not self._follows
-        changes = rows.changes(self._mark)
+        changes = rows.changes(self._mark, counted=True)
         versions = changes.versions
         self._mark, self._follows = changes.mark or 0, changes.mark is not None
-        if not whole and self._has_lost_some(rows, versions):
+        if not whole and self._has_lost_some(changes):
             whole, versions = True, rows.versions()
         stale = [key for key, version in versions.items() if self._versions.get(key) != version]
         asked: dict[str, Any] = {self._key_field: stale}
@@ -41,7 +41,7 @@ class Follower(Generic[T]):
                 self._versions[key] = self._version(each)
         return changed
 
-    def _has_lost_some(self, rows: Versioned[T], changed: Mapping[str, int]) -> bool:
+    def _has_lost_some(self, changes: Changes) -> bool:
         """Say whether fewer are left than were known: changes do not tell who was dropped."""
-        came = sum(key not in self._versions for key in changed)
-        return rows.count() != len(self._versions) + came
+        came = sum(key not in self._versions for key in changes.versions)
+        return changes.total != len(self._versions) + came

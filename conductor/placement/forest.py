@@ -76,11 +76,16 @@ class Forest:
             rows = np.roll(rows, -(start % len(rows)))
             for each in self._shared_out(request, rows, limit):
                 # What takes of shared providers alone is found once for every tree they serve.
-                found.setdefault((each.allocations, each.mappings), each)
+                # One provider for everything is told by its name, which is quickly hashed.
+                found.setdefault(_sole(each) or (each.allocations, each.mappings), each)
                 if len(found) == limit:
                     break
-        named = dict.fromkeys(name for each in found.values() for name in _names(each))
-        providers = FrozenMap({name: self._providers[name] for name in named})
+        named = {
+            name: self._providers[name]
+            for identity, each in found.items()
+            for name in ((identity,) if identity == each.root_id else _names(each))
+        }
+        providers = FrozenMap(named)
         return Candidates(tuple(found.values()), providers)
 
     def _roots(self, hosts: Mapping[str, Host | None]) -> Iterator[tuple[str, Provider | None]]:
@@ -267,6 +272,15 @@ class _Whole:
             allocations = FrozenMap({provider_id: self._total})
             made = self._made[provider_id] = Candidate(allocations, mappings, provider_id)
         return made
+
+
+def _sole(candidate: Candidate) -> str | None:
+    """Return the one provider that serves everything, if one does."""
+    if len(candidate.allocations) != 1:
+        return None
+    (only,) = candidate.allocations
+    alone = (only,)
+    return only if all(served == alone for served in candidate.mappings.values()) else None
 
 
 def _names(candidate: Candidate) -> Iterator[str]:

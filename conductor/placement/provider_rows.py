@@ -39,10 +39,15 @@ class ProviderRows:
         hosts = self._uow.hosts.where(provider_id=sorted(missing)) if missing else []
         return {each.id: each for each in (*found, *self._roots(hosts))}
 
-    def must_find(self, ids: Iterable[str]) -> list[Provider]:
-        """Return the providers of these ids; raise `Rejected` (`provider_unknown`) for another."""
+    def must_find(self, ids: Iterable[str], *, lock: bool = False) -> list[Provider]:
+        """Return the providers of these ids; raise `Rejected` (`provider_unknown`) for another.
+
+        Those that are no hosts are locked on the way where it is told: in order of id.
+        """
         wanted = set(ids)
-        found = self.of_ids(wanted)
+        known = filter(None, map(self._uow.providers.lock, sorted(wanted) if lock else ()))
+        found = {each.id: each for each in known}
+        found |= self.of_ids(wanted - found.keys())
         for each in sorted(wanted - found.keys()):
             raise _unknown(each)
         return list(found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from typing_extensions import override
@@ -202,7 +203,9 @@ class StorePlacement(PlacementService):
         wanted = checked(consumers)
         before = self._held_in_turn(wanted)
         asked = {id_ for each in wanted for id_ in each.allocations}
-        found = self._rows.must_find(asked.union(shape.provider_id for shape in shapes))
+        asked.update(shape.provider_id for shape in shapes)
+        # Without rows to lock before them, providers are found and locked at once.
+        found = self._rows.must_find(asked, lock=not before)
         names = {each.id: each.name for each in found}
         after = [row for each in wanted for row in allocations_of(each, names)]
         change = turnover(before, after)
@@ -270,7 +273,9 @@ class StorePlacement(PlacementService):
     ) -> Mapping[str, Provider]:
         """Write all, or nothing; return the providers as they are now, by id."""
         written = {}
-        with self._uow.savepoint():
+        # A single row goes in or not by itself.
+        single = not change.gone and len(change.come) < 2
+        with nullcontext() if single else self._uow.savepoint():
             for row in change.gone:
                 self._uow.allocations.drop(row.consumer_id, row.provider)
             self._add(change.come)

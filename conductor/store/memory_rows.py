@@ -262,8 +262,9 @@ class MemoryVersioned(MemoryRows[T], Versioned[T]):
         return {shape.key_of(each)[0]: shape.version_of(each) for each in self._matching({})}
 
     @override
-    def changes(self, mark: int) -> Changes:
-        return Changes(None, self.versions())
+    def changes(self, mark: int, *, counted: bool = False) -> Changes:
+        versions = self.versions()
+        return Changes(None, versions, len(versions))
 
 
 class MemoryHeartbeats(MemoryRows[Heartbeat], Heartbeats):

@@ -121,10 +121,13 @@ class Changes:
     """Key to version of records, and the mark to ask with next.
 
     Without a mark the store cannot tell what has changed: the versions are of all records.
+    `total` is how many records there are, where they were to be counted: fewer than were known
+    tells that some were dropped.
     """
 
     mark: int | None
     versions: Mapping[str, int]
+    total: int | None = None
 
 
 class Versioned(Rows[T], Protocol[T]):
@@ -142,7 +145,7 @@ class Versioned(Rows[T], Protocol[T]):
     def versions(self) -> Mapping[str, int]:
         """Return key to version of all records: what a cache compares itself with."""
 
-    def changes(self, mark: int) -> Changes:
+    def changes(self, mark: int, *, counted: bool = False) -> Changes:
         """Return the records that were added or changed since an earlier call gave that mark.
 
         0 is the mark of who knows nothing yet. None that was committed is ever missed, whatever

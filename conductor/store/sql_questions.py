@@ -107,15 +107,23 @@ _SNAPSHOT: Final = sa.select(
 
 
 @lru_cache
-def changes(table: sa.Table, key: str, version: str, *, since: bool) -> sa.Select[Any]:
-    """Return: the new mark, key and version; of all rows, or of those written since `mark`."""
+def changes(
+    table: sa.Table, key: str, version: str, *, since: bool, counted: bool
+) -> sa.Select[Any]:
+    """Return: the new mark, key and version; of all rows, or of those written since `mark`.
+
+    The number of all rows comes last, where they are `counted`.
+    """
     written = sa.and_(
         table.c.changed >= sa.bindparam("mark", type_=sa.BigInteger),
         # Numbers of a restored database may lie ahead: they say nothing until written anew.
         table.c.changed < _SNAPSHOT.c.next,
     )
     joined = _SNAPSHOT.outerjoin(table, written if since else sa.true())
-    return sa.select(_SNAPSHOT.c.mark, table.c[key], table.c[version]).select_from(joined)
+    columns: list[Any] = [_SNAPSHOT.c.mark, table.c[key], table.c[version]]
+    if counted:
+        columns.append(sa.select(sa.func.count()).select_from(table.alias()).scalar_subquery())
+    return sa.select(*columns).select_from(joined)
 
 
 SILENT: Final = sa.select(HEARTBEATS.c.name).where(

@@ -195,12 +195,15 @@ class SqlVersioned(SqlRows[T], Versioned[T]):
         return dict(self._session.run(questions.versions(*self._followed), {}).fetchall())
 
     @override
-    def changes(self, mark: int) -> Changes:
+    def changes(self, mark: int, *, counted: bool = False) -> Changes:
         if self._session.statements.dialect == "sqlite":
-            return Changes(None, self.versions())
-        asked = questions.changes(*self._followed, since=bool(mark))
+            versions = self.versions()
+            return Changes(None, versions, len(versions))
+        asked = questions.changes(*self._followed, since=bool(mark), counted=counted)
         rows = self._session.run(asked, {"mark": mark} if mark else {}).fetchall()
-        return Changes(rows[0][0], {key: version for _, key, version in rows if key})
+        new_mark, _, _, *total = rows[0]
+        versions = {key: version for _, key, version, *_ in rows if key}
+        return Changes(new_mark, versions, *total)
 
     @property
     def _followed(self) -> tuple[Table, str, str]:

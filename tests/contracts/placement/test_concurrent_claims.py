@@ -305,15 +305,15 @@ def test_who_was_overtaken_by_a_claim_that_takes_no_turns_can_go_on(postgresql_u
 
 
 class _Overtaken:
-    """A unit of work in which somebody else commits just before the first savepoint."""
+    """A unit of work in which somebody else commits once its consumer was looked at."""
 
     def __init__(self, uow: UnitOfWork, meanwhile: Callable[[], None]) -> None:
         self._uow = uow
-        self._meanwhile = meanwhile
+        self._meanwhile = [meanwhile]
 
     def __getattr__(self, name: str) -> Any:
-        if name == "savepoint":
-            self._meanwhile()
+        if name == "providers" and self._meanwhile:
+            self._meanwhile.pop()()
         return getattr(self._uow, name)
 
 
