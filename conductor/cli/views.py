@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -147,11 +148,10 @@ def instance_view(instance: Instance) -> Json:
 def migration_view(uow: UnitOfWork, move: Migration) -> Json:
     """Return `migrations show`: both ends, what each holds now, and the story (CONTRACT §6)."""
     told = sorted(uow.events.where(operation_id=move.operation_id), key=lambda event: event.at)
-    held = {
-        each.provider: dict(each.amounts)
-        for consumer in (move.id, move.instance_id)
-        for each in uow.allocations.where(consumer_id=consumer)
-    }
+    held: dict[str, Counter[str]] = {}
+    for consumer in (move.id, move.instance_id):
+        for each in uow.allocations.where(consumer_id=consumer):
+            held.setdefault(each.provider, Counter()).update(each.amounts)
     return {
         "id": move.id,
         "instance_id": move.instance_id,

@@ -15,11 +15,13 @@ from conductor.cli.failures import say
 from conductor.cli.options import DEFAULT_PROJECT, HostFilter, Limit, Project, Timeout, Wait
 from conductor.cli.output import Output, newest, show_all, show_one
 from conductor.cli.reach import Reach, reach
+from conductor.cli.reading import chunks
 from conductor.cli.sending import send_request
 from conductor.cli.tables import clock_time, fields_of, key, table_of
 from conductor.cli.views import Json, migration_view
 from conductor.cli.waiting import DEFAULT_TIMEOUT_S, await_end
 from conductor.cli.words import member
+from conductor.operations import OPERATIONS
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
 from models.errors import Rejected
@@ -86,7 +88,9 @@ def replay(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="ID...", help="Of moves or operations.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every operation that has failed.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Whatever has failed and was not taken up since.")
+    ] = False,
     since: Annotated[str, typer.Option(help="With --all: not older than this, e.g. 2h.")] = "1d",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would become of each.")
@@ -140,7 +144,7 @@ def _replay_many(
         for record, new_id in zip(batch, sent, strict=True):
             ended = await_end(here.store, new_id, timeout_s)
             rows.append({"old": record.id, "new": new_id, "outcome": _outcome(ended)})
-            say(f"{len(rows)} of {len(old)} replayed")
+            say(f"{len(rows)} of {len(old)} {'looked at' if dry_run else 'replayed'}")
     return rows
 
 
@@ -154,17 +158,28 @@ def _outcome(record: OperationRecord) -> str:
 
 
 def _failed_since(uow: UnitOfWork, since: str) -> list[OperationRecord]:
-    """Return what failed lately and has no parent: a request is replayed whole."""
+    """Return what failed lately, has no parent, and was not taken up by a replay since.
+
+    A request is replayed whole, and of a chain of replays the last: its forerunners are over. What
+    was refused at the door has no state and is left out: nobody waits for it any more.
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", since)
     if found is None:
         message = f"--since is {since}: should be a number with s, m, h or d, like 2h"
         raise Rejected("since_invalid", message, key="--since")
     oldest = time.time() - float(found[1]) * _UNITS[found[2]]
-    return [
+    failed = [
         record
         for record in uow.operations.where(state=FAILED)
         if record.parent_id is None and (record.ended_at or 0.0) >= oldest and record.data
     ]
+    taken_up = {
+        later.replay_of
+        for some in chunks([record.id for record in failed])
+        for later in uow.operations.where(replay_of=some)
+        if later.kind in OPERATIONS and (later.data or later.state is OperationState.SUCCEEDED)
+    }
+    return [record for record in failed if record.id not in taken_up]
 
 
 def _operation(uow: UnitOfWork, name: str) -> OperationRecord:

@@ -1,0 +1,50 @@
+"""Moves and whatever else failed: what each side holds, and what is taken up again."""
+
+from __future__ import annotations
+
+from tests.cli.running import Cli
+from tests.cli.test_lifecycle import built
+
+
+def moved(here: Cli, name: str, *arguments: str) -> str:
+    """Ask for a move, wait for it, and return its operation's id."""
+    asked = here(*arguments, name, "--wait")
+    assert asked.code == 0, asked.err
+    return asked.out.strip()
+
+
+def replays(here: Cli) -> set[str]:
+    """Return the operations that `--all` would take up."""
+    return {row["old"] for row in here("migrations", "replay", "--all", "--dry-run").json}
+
+
+def test_all_takes_up_the_last_of_each_chain_of_replays(stocked: Cli) -> None:
+    huge = ("--vcpus", 2, "--memory-mb", 900_000)
+    assert stocked("flavors", "create", "huge", *huge).code == 0
+    failed = stocked("build", "--flavor", "huge", "--image", "cirros", "--wait")
+    assert failed.code == 3
+    first = failed.out.strip()
+    assert first in replays(stocked)
+    again = stocked("migrations", "replay", first, "--wait")
+    assert again.code == 3
+    assert replays(stocked) & {first, again.out.strip()} == {again.out.strip()}
+
+
+def test_asking_what_would_become_of_it_does_not_say_that_it_was_done(stocked: Cli) -> None:
+    operation_id = built(stocked, "asked-only")
+    asked = stocked("migrations", "replay", operation_id, "--dry-run", "-o", "json")
+    assert asked.json[0]["outcome"].startswith("done: ")
+    assert asked.err == "1 of 1 looked at\n"
+    assert stocked("delete", "asked-only", "--wait").code == 0
+
+
+def test_what_a_resize_on_its_own_host_holds_there_is_both_sizes(stocked: Cli) -> None:
+    built(stocked, "here", "--host", "beta")
+    size = ("--vcpus", 1, "--memory-mb", 700)
+    assert stocked("flavors", "create", "other-size", *size).code == 0
+    before = stocked("instances", "show", "here").json["flavor"]["memory_mb"]
+    operation_id = moved(stocked, "here", "resize", "--flavor", "other-size", "--host", "beta")
+    shown = stocked("migrations", "show", operation_id).json
+    assert (shown["source"], shown["target"]) == ("beta", "beta")
+    assert shown["held"]["beta"]["MEMORY_MB"] == before + 700
+    assert stocked("delete", "here", "--wait").code == 0
