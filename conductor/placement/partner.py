@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import structlog
 
@@ -50,6 +51,13 @@ class _Side:
     families: Sequence[tuple[str, ...]]
 
 
+class Server(PlacementService, Protocol):
+    """A placement service that can be told for which request it is asked."""
+
+    def on_behalf_of(self, request_id: str) -> PlacementService:
+        """Return the same service, asked for the request of this id."""
+
+
 class Partner:
     """Keeps a Placement server equal to our tables, as far as it is about our consumers.
 
@@ -57,15 +65,15 @@ class Partner:
     providers, classes, traits and aggregates that others added to the trees of our hosts.
     """
 
-    def __init__(self, store: Store, placement: PlacementService) -> None:
+    def __init__(self, store: Store, placement: Server) -> None:
         self._store = store
         self._placement = placement
         self._hosts: Follower[Host] = Follower("name", lambda host: host.version)
         self._others: Follower[Provider] = Follower("id", lambda each: each.generation)
         self._due: dict[str, str] = {}
 
-    def claim(self, consumer_ids: Sequence[str]) -> None:
-        """Write there what these hold here, all or none.
+    def claim(self, consumer_ids: Sequence[str], request_id: str = "") -> None:
+        """Write there what these hold here, all or none; the server logs the request's id too.
 
         Raises `NoValidHost` (`no_capacity`) where the server has no room, `Unreachable` when it
         does not answer.
@@ -76,7 +84,7 @@ class Partner:
             roots = {root for each in wanted for root in _roots(ours, each.allocations)}
         for root in sorted(roots):
             self._flush(self._side(root))
-        heal_all(self._placement, wanted)
+        heal_all(self._placement.on_behalf_of(request_id), wanted)
 
     def follow(self) -> int:
         """Write there what has changed here since the last call; return how many trees failed.

@@ -38,11 +38,11 @@ def vouched(message: SelectHosts, store: Store, partner: Partner, decide: Decide
     asked, told = message, ""
     while True:
         letters = decide(asked, told)
-        before = _claimed(store, asked)
+        request_id, before = _claimed(store, asked)
         if letters or not before:
             return letters
         try:
-            partner.claim(sorted(_consumers(asked, before)))
+            partner.claim(sorted(_consumers(asked, before)), request_id)
         except NoValidHost as error:
             told = f"the Placement server refused: {error.message}"
             _log.warning("claim refused", operation_id=asked.token.operation_id, reason=told)
@@ -51,10 +51,13 @@ def vouched(message: SelectHosts, store: Store, partner: Partner, decide: Decide
             return _answered(store, asked, before)
 
 
-def _claimed(store: Store, message: SelectHosts) -> list[Decision]:
+def _claimed(store: Store, message: SelectHosts) -> tuple[str, list[Decision]]:
+    """Return the id of the request, and what was decided while it still waits."""
     with store.read() as uow:
         operation = uow.operations.get(message.token.operation_id)
-        return decided(uow, message) if is_current(operation, message) else []
+        if operation is None or not is_current(operation, message):
+            return "", []
+        return operation.request_id, decided(uow, message)
 
 
 def _answered(store: Store, message: SelectHosts, decisions: Sequence[Decision]) -> list[Letter]:

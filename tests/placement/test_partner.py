@@ -34,6 +34,11 @@ class Server:
         self._service = service
         self.away = False
         self.writes = 0
+        self.requests: list[str] = []
+
+    def on_behalf_of(self, request_id: str) -> Any:
+        self.requests.append(request_id)
+        return self
 
     def __getattr__(self, name: str) -> Any:
         if self.away:
@@ -88,6 +93,7 @@ def test_hosts_and_claims_are_there_too_and_what_is_given_back_is_gone(world: Pa
     instance = built(world, PINNED, host="host-0")
     root = world.server.provider(provider_id_of("host-0"))
     assert root.inventories["PCPU"].total == 4
+    assert world.server.requests == ["req-1"]
     assert world.there("host-0") == {instance: {"PCPU": 2, "MEMORY_MB": 1024}}
     assert world.differences() == []
     ask(world, "delete_instance", instance)
