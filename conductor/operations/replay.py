@@ -100,7 +100,7 @@ def _conflicts(
     """Name what is in the way, all of it: another operation, a deleted instance, a newer replay."""
     found = [
         f"replay {later.id} of it is {later.state}"
-        for later in uow.operations.where(replay_of=old.id)
+        for later in uow.operations.where(replay_of=old.id, kind=old.kind)  # a dry run is none
         if not later.state.ended or later.state is OperationState.SUCCEEDED
     ]
     if old.replay_of and not old.data:

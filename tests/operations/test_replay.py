@@ -244,3 +244,16 @@ def test_a_replay_of_what_was_never_a_request_is_refused_and_points_to_it() -> N
             assert record.data["outcome"] == "refused"
         else:
             assert (record.error or {})["data"]["conflicts"] == ["when is not a known field"]
+
+
+def test_asking_first_is_in_nobodys_way() -> None:
+    mood = {"bad": True}
+    world = World(hosts=2, fates=moody("spawn", "host-1", mood))
+    instance_id = built(world, PINNED, host="host-0")
+    failed = ask(world, "migrate_instance", instance_id)
+    mood["bad"] = False
+    for _ in range(2):
+        asked = world.operation(replay(world, failed, dry_run=True))
+        assert asked.data["outcome"] == "forward", asked.data
+    assert replayed(world, failed).state is OperationState.SUCCEEDED
+    assert world.instance_by_id(instance_id).host == "host-1"
