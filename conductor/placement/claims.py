@@ -141,11 +141,20 @@ def hand_to_migration(uow: UnitOfWork, migration: Migration) -> None:
     held = _held_by(uow, migration.instance_id)
     own, _ = beside.split(uow, held, migration.source)
     _hand_over(uow, own, migration.id, "migration")
+    _note_new_holder(uow, migration.source)
 
 
 def hand_to_instance(uow: UnitOfWork, migration: Migration) -> None:
     """Let the instance hold the source again."""
     _hand_over(uow, _held_by(uow, migration.id), migration.instance_id, "instance")
+    _note_new_holder(uow, migration.source)
+
+
+def _note_new_holder(uow: UnitOfWork, name: str) -> None:
+    """Add one to the host's version: whoever follows hosts has to see who holds what, too."""
+    host = uow.hosts.lock(name)
+    if host is not None:
+        uow.hosts.save(replace(host, version=host.version + 1, updated_at=uow.now))
 
 
 def _settle(

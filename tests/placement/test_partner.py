@@ -155,6 +155,24 @@ def test_a_move_holds_both_sides_there_as_here(world: Partnered) -> None:
     assert world.differences() == []
 
 
+@pytest.mark.parametrize("target", ["host-1", None])
+def test_a_move_that_is_followed_step_by_step_leaves_nothing_of_it_there(
+    world: Partnered, target: str | None
+) -> None:
+    instance = built(world, PINNED, host="host-0")
+    world.follow()
+    if target is None:
+        claim_there(world.server, "host-1", PCPU=4)
+        ask(world, "live_migrate_instance", instance)
+    else:
+        ask(world, "migrate_instance", instance)
+        world.follow()
+        ask(world, "revert_resize", instance)
+    world.follow()
+    assert set(world.there("host-0")) == {instance}
+    assert world.differences() == []
+
+
 def test_a_server_that_is_away_delays_a_claim_and_loses_none(world: Partnered) -> None:
     world.server.away = True
     operation = world.build(SHARED)
