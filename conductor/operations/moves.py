@@ -256,8 +256,13 @@ def settle(uow: UnitOfWork, migration: Migration) -> None:
 
 
 def failed(move: Move, fault: Json, uow: UnitOfWork) -> None:
-    """Everything was undone: the instance is where and what it was, with the fault beside it."""
-    save(uow, of(move, uow), state=MigrationState.ERROR, error=fault)
+    """Everything was undone: the instance is where and what it was, with the fault beside it.
+
+    The target holds nothing any more; which one it was stays known.
+    """
+    migration = of(move, uow)
+    target = move.tried[-1] if move.tried else migration.requested_host
+    save(uow, migration, state=MigrationState.ERROR, error=fault, target=target)
     leave_as_it_was(uow, move.instance_id, fault)
 
 

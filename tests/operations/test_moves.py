@@ -373,3 +373,19 @@ def test_a_move_that_nobody_decides_is_confirmed_by_itself_once() -> None:
     assert world.instance_by_id(instance_id).state is InstanceState.ACTIVE
     assert not any(world.host("host-0").used.values())
     check_at_rest(world)
+
+
+@pytest.mark.parametrize("task", ["migrate_instance", "live_migrate_instance"])
+def test_a_move_that_failed_still_says_where_it_was_to_go(task: str) -> None:
+    for named in (None, "host-1"):
+        world = World(hosts=2, fates=on_verb("refused", "spawn", "host-1"))
+        instance_id = built(world, PINNED, host="host-0")
+        operation = ask(world, task, instance_id, host=named)
+        assert world.ended(operation) is OperationState.FAILED
+        with world.store.read() as uow:
+            (move,) = uow.migrations.where(operation_id=operation)
+        assert (move.state, move.target, move.target_placement) == (
+            MigrationState.ERROR,
+            "host-1",
+            None,
+        )
