@@ -183,8 +183,7 @@ class SqlStore(Store):
         session = Session(cursor, self._statements, writes=writes)
         try:
             yield session
-            session.close()
-            cursor.execute("COMMIT")
+            session.commit()
         except BaseException:
             session.end()
             _roll_back(connection, cursor)

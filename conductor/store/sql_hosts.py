@@ -94,7 +94,7 @@ class SqlHosts(SqlVersioned[Host]):
         if digest in self._hardware.stored or digest in self._session.written_hardware:
             return
         body = _body_of(self._hardware.cells[digest])
-        self._session.run(self._hardware.insert, {"v_digest": digest, "v_body": body})
+        self._session.run_later(self._hardware.insert, {"v_digest": digest, "v_body": body})
         self._session.written_hardware |= {digest}
 
     def _load(self, digests: set[str]) -> None:

@@ -91,7 +91,7 @@ class SqlRows(Rows[T]):
     @override
     def put(self, value: T) -> None:
         self._session.check_writes()
-        self._session.run(self._table.upsert(), self._encoded(value, self._shape.fields))
+        self._session.run_later(self._table.upsert(), self._encoded(value, self._shape.fields))
         self._hold(value)
 
     @override
@@ -141,7 +141,10 @@ class SqlRows(Rows[T]):
         if not names:
             return True
         params = {**self._encoded(value, names), **self._table.key_params(key)}
-        if not self._session.run(self._table.update(names), params).rowcount:
+        if held is not None:
+            # It is there, and nobody else can change it: the answer is known.
+            self._session.run_later(self._table.update(names), params)
+        elif not self._session.run(self._table.update(names), params).rowcount:
             return False
         self._hold(value)
         return True
@@ -221,8 +224,9 @@ class SqlEvents(SqlRows[Event]):
     def add_many(self, values: Sequence[Event]) -> None:
         self._session.check_writes()
         if values:
-            params = [self._encoded(value, self._table.values) for value in values]
-            self._session.run_many(self._table.insert(), params)
+            for value in values:
+                params = self._encoded(value, self._table.values)
+                self._session.run_later(self._table.insert(), params)
 
     @override
     def put(self, value: Event) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Executable
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from conductor.store.shapes import Key
+from conductor.store.sql_sending import Sender
 from conductor.store.sql_statements import Params, Statements
 from models.errors import Broken
 from models.tables.failures import meaning
+
+R = TypeVar("R")
 
 # 64 bits of the name: that two names share them costs waiting, and happens to nobody.
 _LOCK: Final = sa.select(
@@ -37,7 +40,7 @@ class Session:
         self.writes = writes
         # SQLite's only writer cannot be overtaken, so whatever it reads is as good as locked.
         self.reads_hold = writes and statements.dialect == "sqlite"
-        self._cursor = cursor
+        self._sender = Sender(cursor)
         self._failure: BaseException | None = None
         self._savepoints = 0
         self._open = True
@@ -46,6 +49,14 @@ class Session:
         """Execute; errors as `failures.meaning` says, and again at every later use."""
         prepared = self.statements.prepared(statement)
         return self._execute(prepared.text, prepared.bound(params))
+
+    def run_later(self, statement: Executable, params: Params) -> None:
+        """Execute at the latest with the commit, in order; for what can only succeed.
+
+        An error is raised by whatever statement it travels with, and fails the transaction.
+        """
+        prepared = self.statements.prepared(statement)
+        self._later(prepared.text, prepared.bound(params))
 
     def run_many(self, statement: Executable, params: Sequence[Params]) -> DBAPICursor:
         """Execute once for each of many parameters; the row count is of all."""
@@ -86,13 +97,14 @@ class Session:
         if not self.writes:
             raise Broken("transaction_reads", "this transaction is for reading only")
 
-    def close(self) -> None:
-        """End the use of the connection; raise again what a caller should not have swallowed.
+    def commit(self) -> None:
+        """End the transaction for good; raise again what a caller should not have swallowed.
 
         PostgreSQL answers the commit of a failed transaction with a silent rollback.
         """
         self.end()
         self._raise_failure()
+        self._sender.commit()
 
     def end(self) -> None:
         """Refuse whatever comes now."""
@@ -105,35 +117,51 @@ class Session:
         hardware = self.written_hardware
         self._savepoints += 1
         name = f"s{self._savepoints}"
-        self._execute(f"SAVEPOINT {name}")
+        mark, sent = self._sender.mark, self._sender.sent
+        self._later(f"SAVEPOINT {name}")
         try:
             yield
         except BaseException:
             self.held.clear()
             self.read.clear()
             self.written_hardware = hardware
-            self._failure = None
+            self._go_back(name, mark, sent)
+            raise
+        self._later(f"RELEASE SAVEPOINT {name}")
+
+    def _go_back(self, name: str, mark: int, sent: int) -> None:
+        """Undo what came since a savepoint; nothing has to be where nothing of it was sent."""
+        if self._sender.sent == sent:
+            self._sender.drop(mark)
+            return
+        self._sender.drop(0)
+        failure, self._failure = self._failure, None
+        try:
             self._execute(f"ROLLBACK TO SAVEPOINT {name}")
             self._execute(f"RELEASE SAVEPOINT {name}")
+        except BaseException:
+            # What failed travelled ahead of the savepoint: there is no going back to it.
+            self._failure = failure or self._failure
             raise
-        self._execute(f"RELEASE SAVEPOINT {name}")
+
+    def _later(self, text: str, params: Any = ()) -> None:
+        self._call(self._sender.later, text, params)
 
     def _execute(self, text: str, params: Any = (), *, many: bool = False) -> DBAPICursor:
+        return self._call(self._sender.many if many else self._sender.now, text, params)
+
+    def _call(self, send: Callable[[str, Any], R], text: str, params: Any) -> R:
         if not self._open:
             raise Broken("transaction_over", "this transaction has ended")
         self._raise_failure()
         try:
-            if many:
-                self._cursor.executemany(text, params)
-            else:
-                self._cursor.execute(text, params)
+            return send(text, params)
         except BaseException as error:
             meant = meaning(error)
             self._failure = meant or error
             if meant is None:
                 raise
             raise meant from error
-        return self._cursor
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

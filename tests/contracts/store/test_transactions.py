@@ -1,17 +1,18 @@
 """What a unit of work promises: all or nothing, letters included, and one consistent view."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+import psycopg
 import pytest
 
 from conductor.store.memory import MemoryStore
 from conductor.store.open import open_store
 from conductor.store.outbox import letter_of
-from conductor.store.ports import Store
+from conductor.store.ports import Store, UnitOfWork
 from conductor.store.sql import SqlStore
 from models.errors import Broken, Conflict, Rejected
 from models.messages.letters import Letter
@@ -301,3 +302,65 @@ def test_another_url_is_rejected_by_field_value_and_rule(url: str, shown: str, r
     assert shown in error.message
     assert rule in error.message
     assert "secret" not in error.message
+
+
+def test_what_is_written_last_is_there_after_the_commit_and_after_going_back_not(
+    store: Store,
+) -> None:
+    with store.begin() as uow:
+        uow.operations.add(records.an_operation("a"))
+    with store.begin() as uow:
+        known = uow.operations.lock("a")
+        assert known is not None
+        uow.operations.save(replace(known, step="one"))
+        with spoiled(uow.savepoint()):
+            uow.operations.save(replace(known, step="two"))
+            uow.outbox.put(records.an_outbox_row("never"))
+        with uow.savepoint():
+            uow.outbox.put(records.an_outbox_row("kept"))
+        assert uow.operations.get("a") == replace(known, step="one")
+        assert [each.id for each in uow.outbox.where()] == ["kept"]
+        uow.outbox.put(records.an_outbox_row("last"))
+    with store.read() as uow:
+        assert {each.id for each in uow.outbox.where()} == {"kept", "last"}
+        found = uow.operations.get("a")
+        assert found is not None
+        assert found.step == "one"
+
+
+def fails_late(uow: UnitOfWork) -> None:
+    """Write what only the server, and so only the next answer, can refuse."""
+    uow.outbox.put(records.an_outbox_row("good"))
+    uow.outbox.put(replace(records.an_outbox_row("bad"), task="a\0b"))
+
+
+def and_asks(uow: UnitOfWork) -> None:
+    fails_late(uow)
+    with pytest.raises(psycopg.DataError):
+        uow.operations.get("a")
+    with pytest.raises(psycopg.DataError):
+        uow.outbox.put(records.an_outbox_row("good"))
+
+
+def and_goes_back(uow: UnitOfWork) -> None:
+    """What failed came before the savepoint: going back to that undoes nothing of it."""
+    fails_late(uow)
+    with suppress(psycopg.Error), uow.savepoint():
+        uow.operations.add(records.an_operation("a"))
+    uow.operations.add(records.an_operation("b"))
+
+
+@pytest.mark.parametrize("work", [fails_late, and_asks, and_goes_back])
+def test_a_write_that_fails_late_fails_the_transaction_and_leaves_nothing(
+    postgresql_url: str, work: Callable[[UnitOfWork], None]
+) -> None:
+    def attempt(store: Store) -> None:
+        with store.begin() as uow:
+            work(uow)
+
+    with closing(SqlStore(postgresql_url)) as store:
+        with pytest.raises(psycopg.Error):
+            attempt(store)
+        with store.read() as uow:
+            assert uow.outbox.where() == []
+            assert uow.operations.count() == 0
