@@ -7,8 +7,10 @@ from typing import cast
 from conductor.operations import moves
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
 from conductor.operations.moves import Move, Plan
+from conductor.placement.resources import DISK_GB
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from conductor.store.records import Instance, Json
+from models.errors import Rejected
 from models.lifecycle import InstanceState, MigrationKind, MigrationState
 from models.messages.requests import LiveMigrateInstance
 
@@ -19,11 +21,16 @@ live_migrate_instance = Operation("live_migrate_instance", Move, deadline_s=4 * 
 
 @live_migrate_instance.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
-    """It must run, on a source that is up; a named target must be known and another one."""
+    """It must run, on a source that is up; a named target must be known and another one.
+
+    Whether its disk is copied is not a choice: what is on the source is, what is shared is there.
+    """
     request = cast(LiveMigrateInstance, new.request)
     instance = moves.movable(new, uow, (InstanceState.ACTIVE,))
     moves.check_source(new, uow, instance, alive=True)
     moves.check_target(instance, request.host, uow, same=False)
+    if request.block_migration is not None:
+        _check_disk(instance, uow, copied=request.block_migration)
     plan = Plan(MigrationKind.LIVE_MIGRATION, instance.flavor, request.host)
     return moves.begin(new, uow, instance, plan)
 
@@ -62,6 +69,12 @@ def release_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 def check_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Ask the source whether the guest is there and runs."""
     return moves.ask_source(move, uow, "check_source")
+
+
+@live_migrate_instance.step(retry_from=claim_target)
+def check_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Ask the target whether such a guest can run there; nothing is made there yet."""
+    return moves.ask_target(move, uow, "check_target", "nostate")
 
 
 @live_migrate_instance.step(retry_from=claim_target)
@@ -129,3 +142,18 @@ live_migrate_instance.given_up(moves.failed_after_switch)
 
 
 live_migrate_instance.met(moves.is_elsewhere)
+
+
+def _check_disk(instance: Instance, uow: UnitOfWork, *, copied: bool) -> None:
+    """Refuse what would leave the disk behind, or write over the one that both ends share."""
+    holders = {
+        each.provider
+        for each in uow.allocations.where(consumer_id=instance.id)
+        if each.amounts.get(DISK_GB)
+    }
+    if instance.host in holders and not copied:
+        message = f"block_migration is false: the disk is on {instance.host} alone"
+        raise Rejected("disk_is_local", message, key="block_migration")
+    if copied and holders and instance.host not in holders:
+        message = f"block_migration is true: the disk is shared, on {', '.join(sorted(holders))}"
+        raise Rejected("disk_is_shared", message, key="block_migration")

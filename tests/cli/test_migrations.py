@@ -49,3 +49,16 @@ def test_what_a_resize_on_its_own_host_holds_there_is_both_sizes(stocked: Cli) -
     assert (shown["source"], shown["target"]) == ("beta", "beta")
     assert shown["held"]["beta"]["MEMORY_MB"] == before + 700
     assert stocked("delete", "here", "--wait").code == 0
+
+
+def test_what_a_message_can_ask_of_a_move_its_command_can_ask_too(stocked: Cli) -> None:
+    size = ("--vcpus", 1, "--memory-mb", 128, "--root-gb", 1)
+    assert stocked("flavors", "create", "with-disk", *size).code == 0
+    order = ("--flavor", "with-disk", "--image", "cirros", "--name", "both", "--host", "beta")
+    assert stocked("build", *order, "--wait").code == 0
+    left_behind = stocked("live-migrate", "both", "--no-block-migration", "--wait")
+    assert left_behind.code == 2
+    assert "block_migration is false: the disk is on beta alone" in left_behind.err
+    assert stocked("live-migrate", "both", "--block-migration", "--wait").code == 0
+    assert stocked("evacuate", "both", "--force", "--wait").code == 2
+    assert stocked("delete", "both", "--wait").code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from models.lifecycle import OperationState
 from models.messages.hardware import host_from_json
 from tests.operations.audit import check_at_rest
-from tests.operations.test_moves import ask, built, error_code
-from tests.operations.world import World, small_host
+from tests.operations.test_moves import ask, built, error_code, on_verb
+from tests.operations.world import PINNED, World, small_host
 from workers.hypervisor.port import Hardware
 
 LARGE = {
@@ -81,3 +82,51 @@ def test_a_stopped_guest_takes_the_largest_pages_of_its_target() -> None:
     operation = ask(world, "migrate_instance", instance_id)
     assert world.ended(operation) is OperationState.SUCCEEDED, world.operation(operation).error
     assert page_size(world, instance_id) == 2048
+
+
+def test_a_target_that_could_not_run_the_guest_is_left_before_anything_is_made_there() -> None:
+    world = World(hosts=3, fates=on_verb("refused", "check_target", "host-1"))
+    instance_id = built(world, PINNED, host="host-0")
+    operation = ask(world, "live_migrate_instance", instance_id)
+    assert world.ended(operation) is OperationState.SUCCEEDED, world.operation(operation).error
+    assert world.instance_by_id(instance_id).host == "host-2"
+    assert world.hosts["host-1"].hypervisor.calls(instance_id, "spawn") == 0
+    check_at_rest(world)
+
+
+@pytest.mark.parametrize("block_migration", [None, True, False])
+def test_the_disk_is_copied_because_of_where_it_is_and_nobody_can_ask_otherwise(
+    block_migration: bool | None,
+) -> None:
+    world = World(hosts=2)
+    instance_id = built(world, {**PINNED, "root_gb": 2}, host="host-0")
+    operation = ask(world, "live_migrate_instance", instance_id, block_migration=block_migration)
+    if block_migration is False:
+        assert error_code(world, operation) == "disk_is_local"
+        assert world.instance_by_id(instance_id).host == "host-0"
+    else:
+        assert world.ended(operation) is OperationState.SUCCEEDED
+    check_at_rest(world)
+
+
+@pytest.mark.parametrize("block_migration", [True, False])
+def test_a_guest_without_a_disk_has_none_to_copy(block_migration: bool) -> None:
+    world = World(hosts=2)
+    instance_id = built(world, PINNED, host="host-0")
+    operation = ask(world, "live_migrate_instance", instance_id, block_migration=block_migration)
+    assert world.ended(operation) is OperationState.SUCCEEDED
+
+
+def test_a_disk_that_both_ends_share_is_not_written_over() -> None:
+    world = World(hosts=2)
+    instance_id = built(world, {**PINNED, "root_gb": 2}, host="host-0")
+    with world.store.begin() as uow:
+        (held,) = uow.allocations.where(consumer_id=instance_id)
+        own = {name: amount for name, amount in held.amounts.items() if name != "DISK_GB"}
+        uow.allocations.save(replace(held, amounts=own))
+        uow.allocations.add(replace(held, provider="nfs", amounts={"DISK_GB": 2}))
+    asked = {"instance_id": instance_id, "block_migration": True}
+    operation = world.submit("live_migrate_instance", asked)
+    world.run_out()
+    assert error_code(world, operation) == "disk_is_shared"
+    assert "nfs" in str((world.operation(operation).error or {})["message"])

@@ -92,13 +92,22 @@ def revert(
 def live_migrate(
     instance: Which,
     host: Target = None,
+    block_migration: Annotated[
+        bool | None,
+        typer.Option(
+            "--block-migration/--no-block-migration",
+            help="Refuse unless the disk is copied too, or is not.",
+        ),
+    ] = None,
     project: Project = DEFAULT_PROJECT,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Move a running instance to another host without stopping it."""
-    _ask(LiveMigrateInstance, instance, project, Manner(wait, timeout, output), host=host)
+    manner = Manner(wait, timeout, output)
+    asked = {"host": host, "block_migration": block_migration}
+    _ask(LiveMigrateInstance, instance, project, manner, **asked)
 
 
 def rebuild(
@@ -116,13 +125,17 @@ def rebuild(
 def evacuate(
     instance: Which,
     host: Target = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Skip every rule about hosts but room; needs --host.")
+    ] = False,
     project: Project = DEFAULT_PROJECT,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Make an instance anew elsewhere because its host is dead."""
-    _ask(EvacuateInstance, instance, project, Manner(wait, timeout, output), host=host)
+    manner = Manner(wait, timeout, output)
+    _ask(EvacuateInstance, instance, project, manner, host=host, force=force)
 
 
 def shelve(
