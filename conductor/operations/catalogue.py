@@ -7,15 +7,24 @@ from typing import cast
 
 from conductor.operations.definition import NewOperation, Operation, Outcome
 from conductor.operations.requested import flavor_of
-from conductor.placement.resources import amounts
+from conductor.placement.resources import amounts, is_class
+from conductor.placement.wishes import request_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import CatalogueEntry, Json
 from models.errors import Rejected
 from models.hardware.alone import refuse_flavor, refuse_image
 from models.hardware.image import Image
 from models.lifecycle import InstanceState
-from models.messages.base import parse
-from models.messages.catalogue import CATALOGUE, AggregateBody, FlavorBody, ImageBody, ZoneBody
+from models.messages.base import Message, parse
+from models.messages.catalogue import (
+    CATALOGUE,
+    AggregateBody,
+    FlavorBody,
+    ImageBody,
+    QuotaBody,
+    ServerGroupBody,
+    ZoneBody,
+)
 from models.messages.requests import DefineEntry, RemoveEntry
 
 _SHOWN = 10
@@ -42,19 +51,43 @@ def check_new(new: NewOperation, uow: UnitOfWork) -> Entry:
     """
     request = cast(DefineEntry, new.request)
     body = parse(CATALOGUE[request.entry], request.body)
-    if isinstance(body, AggregateBody | ZoneBody):
-        _hosts_exist(body.hosts, uow)
-    if isinstance(body, FlavorBody):
-        flavor = flavor_of(body, uow, "body")
-        refuse_flavor(flavor)
-        amounts(flavor, None)
-    if isinstance(body, ImageBody):
-        refuse_image(Image(body.id, body.name or "", body.properties))
+    _refuse_senseless(body, uow)
     name = str(body.to_json().get("id") or body.to_json()["name"])
     if request.entry != "quota" and uow.catalogue.get(request.entry, name) is not None:
         message = f"name is {name}: this {request.entry} exists already"
         raise Rejected("entry_exists", message, key="name")
     return Entry(request.entry, name, body.to_json())
+
+
+def _refuse_senseless(body: Message, uow: UnitOfWork) -> None:
+    """Refuse what could never have an effect, or only the effect that all builds are refused."""
+    match body:
+        case AggregateBody() | ZoneBody():
+            _hosts_exist(body.hosts, uow)
+        case FlavorBody():
+            flavor = flavor_of(body, uow, "body")
+            refuse_flavor(flavor)
+            request_of(flavor, amounts(flavor, None))
+        case ImageBody():
+            refuse_image(Image(body.id, body.name or "", body.properties))
+        case QuotaBody():
+            _classes_exist(body)
+        case ServerGroupBody(max_server_per_host=int(most)) if not body.policy.endswith(
+            "anti-affinity"
+        ):
+            rule = "should go with anti-affinity: the others have no most"
+            message = f"max_server_per_host is {most}: {rule}"
+            raise Rejected("group_invalid", message, key="max_server_per_host")
+        case _:
+            pass
+
+
+def _classes_exist(quota: QuotaBody) -> None:
+    for limits in (quota, *quota.users.values()):
+        for name in limits.classes:
+            if not is_class(name):
+                rule = "no size (instances, cores, memory_mb, disk_gb), standard or CUSTOM_ class"
+                raise Rejected("class_unknown", f"classes is {name}: {rule}", key="classes")
 
 
 @define_entry.step

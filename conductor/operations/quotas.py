@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conductor.placement.resources import amounts
+from conductor.placement.beside import asked_in_all
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import CatalogueEntry, Instance
 from models.errors import Rejected
-from models.hardware.constraints import guest_topology
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
 from models.messages.base import parse
@@ -62,11 +61,11 @@ def check_again(uow: UnitOfWork, owner: Owner, asked: Mapping[str, int]) -> None
 def size_of(flavor: Flavor, image: Image | None, count: int = 1) -> dict[str, int]:
     """Return what so many instances count: `instances`, `cores`, `memory_mb`, `disk_gb`, classes.
 
-    Disk is the flavor's, swap rounded up, also where a volume takes the root disk's place.
+    Disk is the flavor's, swap rounded up, also where a volume takes the root disk's place. Classes
+    count whoever serves them: what request groups ask is part of it.
     """
     disk_gb = flavor.root_gb + flavor.ephemeral_gb + mib_to_gib_rounded_up(flavor.swap_mib)
-    guest = guest_topology(flavor, image or Image(""))
-    by_class = amounts(flavor, guest, volume_backed=image is None)
+    by_class = asked_in_all(flavor, image)
     sizes = (1, flavor.vcpus, flavor.memory_mib, disk_gb)
     each = {**by_class, **dict(zip(SIZES, sizes, strict=True))}
     return {name: amount * count for name, amount in each.items()}

@@ -149,12 +149,17 @@ def _overrides(flavor: Flavor) -> Mapping[str, int]:
     return found
 
 
+def is_class(name: str) -> bool:
+    """Say whether a name can be that of a resource class: a standard or a `CUSTOM_` one."""
+    return name in _STANDARD or bool(os_resource_classes.is_custom(name))
+
+
 def class_amount(key: str, name: str, value: str) -> int:
     """Return the amount that an extra spec asks of a resource class.
 
     Raises `Rejected` (`resources_invalid`) where it is no count, or the class is none.
     """
-    if name not in _STANDARD and not os_resource_classes.is_custom(name):
+    if not is_class(name):
         raise _invalid(key, value, "the class should be a standard or a CUSTOM_ one")
     if not (value.isascii() and value.isdigit() and len(value) <= len(str(MOST))):
         raise _invalid(key, value, f"should be a whole number from 0 to {MOST}")

@@ -21,7 +21,7 @@ from models.hardware.frozen import FrozenMap
 POLICY: Final = "group_policy"
 _SUFFIX: Final = r"(\d{1,9}|_[A-Za-z0-9_-]{1,64})"
 _RESOURCES: Final = re.compile(rf"resources{_SUFFIX}:(\S+)")
-_TRAIT: Final = re.compile(rf"trait{_SUFFIX}:(\S+)")
+_TRAIT: Final = re.compile(rf"trait{_SUFFIX}?:(\S+)")
 
 
 def request_of(flavor: Flavor, own: Resources) -> CandidateRequest:
@@ -81,7 +81,7 @@ def _traits(flavor: Flavor) -> Mapping[str, TraitRule]:
         if value not in ("required", "forbidden"):
             rule = "should be required or forbidden"
             raise Rejected("trait_invalid", f"{key} is {value[:40]!r}: {rule}", key=key)
-        said[found[1]][value].add(found[2])
+        said[found[1] or ""][value].add(found[2])
     return {
         suffix: TraitRule(frozenset(how["required"]), (), frozenset(how["forbidden"]))
         for suffix, how in said.items()

@@ -87,6 +87,22 @@ def test_deleting_what_is_not_there_is_refused(here: Cli, group: str, name: str)
         (("quotas", "create", "p", "--class", "PCPU=many"), "PCPU=many"),
         (("quotas", "create", "p", "--class", "PCPU"), "class is PCPU"),
         (("quotas", "create", "p", "--user", "cores=2"), "USER:NAME=N"),
+        (("quotas", "create", "p", "--class", "GOLD=1"), "classes is GOLD"),
+        (("quotas", "create", "p", "--user", "ann:core=1"), "classes is core"),
+        (
+            ("server-groups", "create", "g", "--policy", "affinity", "--max-per-host", 2),
+            "max_server_per_host is 2",
+        ),
+        *(
+            (("flavors", "create", "f", "--vcpus", 1, "--memory-mb", 1, "--extra-spec", spec), name)
+            for spec, name in (
+                ("resources1:CUSTOM_CARD=-1", "resources1:CUSTOM_CARD is '-1'"),
+                ("resources_A:CARD=1", "resources_A:CARD"),
+                ("group_policy=odd", "group_policy is 'odd'"),
+                ("trait:CUSTOM_QUICK=maybe", "trait:CUSTOM_QUICK is 'maybe'"),
+                ("trait1:CUSTOM_QUICK=maybe", "trait1:CUSTOM_QUICK is 'maybe'"),
+            )
+        ),
     ],
 )
 def test_a_wrong_entry_is_refused_in_one_line(

@@ -73,6 +73,14 @@ def test_custom_classes_count_as_the_flavor_asks_for_them() -> None:
     assert line == f"CUSTOM_GOLD is 2: project {PROJECT} uses 0 of 1"
 
 
+def test_what_request_groups_ask_counts_too() -> None:
+    world = World(hosts=1)
+    limit(world, classes={"CUSTOM_GOLD": 2})
+    grouped = {"resources1:CUSTOM_GOLD": "2", "resources_B:CUSTOM_GOLD": "1"}
+    line = outcome(world, world.build({**SHARED, "extra_specs": grouped}))
+    assert line == f"CUSTOM_GOLD is 3: project {PROJECT} uses 0 of 2"
+
+
 def test_the_users_limit_leaves_other_users_alone() -> None:
     world = World(hosts=1)
     limit(world, users={"somebody else": {"instances": 0}})

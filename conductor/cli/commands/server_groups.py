@@ -33,7 +33,7 @@ def create(
         str, typer.Option(help="affinity, anti-affinity, soft-affinity or soft-anti-affinity.")
     ],
     max_per_host: Annotated[
-        int | None, typer.Option(help="How many members a host may have, where they may share one.")
+        int | None, typer.Option(help="Members a host may have under anti-affinity; 1 unless said.")
     ] = None,
     output: Output = None,
 ) -> None:
