@@ -36,7 +36,16 @@ def test_asking_what_would_become_of_it_does_not_say_that_it_was_done(stocked: C
     asked = stocked("migrations", "replay", operation_id, "--dry-run", "-o", "json")
     assert asked.json[0]["outcome"].startswith("done: ")
     assert asked.err == "1 of 1 looked at\n"
+    asking = stocked("operations", "list", "--kind", "replay_operation").json
+    assert (asking[-1]["id"], asking[-1]["replay_of"]) == (asked.json[0]["new"], operation_id)
     assert stocked("delete", "asked-only", "--wait").code == 0
+
+
+def test_moves_are_listed_by_kinds_that_there_are(stocked: Cli) -> None:
+    assert stocked("migrations", "list", "--kind", "Live-Migration").code == 0
+    wrong = stocked("migrations", "list", "--kind", "live")
+    assert wrong.code == 2
+    assert wrong.err.startswith("error: kind is live: should be one of migration, ")
 
 
 def test_what_a_resize_on_its_own_host_holds_there_is_both_sizes(stocked: Cli) -> None:

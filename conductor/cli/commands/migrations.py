@@ -25,7 +25,7 @@ from conductor.operations import OPERATIONS
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
 from models.errors import Rejected
-from models.lifecycle import MigrationState, OperationState
+from models.lifecycle import MigrationKind, MigrationState, OperationState
 from models.messages.requests import ReplayOperation
 
 FAILED: Final = (OperationState.FAILED, OperationState.STUCK)
@@ -56,7 +56,7 @@ def list_all(
 ) -> None:
     """List moves, oldest first."""
     asked = MigrationState.ERROR if failed else member(MigrationState, state, "state")
-    equals: dict[str, Any] = {"state": asked, "kind": kind}
+    equals: dict[str, Any] = {"state": asked, "kind": member(MigrationKind, kind, "kind")}
     with reach() as here, here.store.read() as uow:
         given = {name: value for name, value in equals.items() if value is not None}
         found = [

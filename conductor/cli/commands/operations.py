@@ -48,6 +48,8 @@ _SHOWN: Final = (
     "created_at",
     "ended_at",
 )
+_ASKED_ONLY: Final = "replay_operation"
+"""The kind of a replay that was refused at the door or a dry run: it took nothing up."""
 _POLL_S: Final = 0.2
 _ARRIVES_WITHIN_S: Final = 3.0
 _MOST_DECISIONS: Final = 20
@@ -75,8 +77,9 @@ def list_all(
 ) -> None:
     """List operations, oldest first."""
     equals: dict[str, Any] = {"state": member(OperationState, state, "state"), "kind": kind}
-    if kind is not None and kind not in OPERATIONS:
-        message = f"kind is {kind}: should be one of {', '.join(OPERATIONS)}"
+    kinds = (*OPERATIONS, _ASKED_ONLY)
+    if kind is not None and kind not in kinds:
+        message = f"kind is {kind}: should be one of {', '.join(kinds)}"
         raise Rejected("value_unknown", message, key="kind")
     equals["project_id"] = project
     with reach() as here, here.store.read() as uow:
