@@ -16,6 +16,15 @@ from models.errors import Rejected
 from models.hardware.frozen import FrozenMap
 
 _KIND: Final = re.compile(r"[a-z0-9_]+")
+_LONGEST_NAME: Final = 200
+
+
+def check_name(name: str) -> None:
+    """Raise `Rejected` (`provider_name_invalid`) for a name that no table or server could show."""
+    if not (1 <= len(name) <= _LONGEST_NAME and name.isprintable() and name == name.strip()):
+        rule = f"should be 1 to {_LONGEST_NAME} printable characters, no space around them"
+        message = f"name is {name[:_LONGEST_NAME]!r}: {rule}"
+        raise Rejected("provider_name_invalid", message, key="name")
 
 
 def check_inventories(inventories: Mapping[str, Inventory]) -> None:

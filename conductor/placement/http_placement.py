@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from conductor.placement import http_shapes as shapes
 from conductor.placement import http_writes as writes
-from conductor.placement.bounds import check_inventories
+from conductor.placement.bounds import check_inventories, check_name
 from conductor.placement.http_asking import (
     STANDARD_CLASSES,
     PlacementQuestions,
@@ -99,6 +99,7 @@ class HttpPlacement(PlacementService):
         there = self.provider(provider_id)
         if there is not None:
             return there
+        check_name(name)
         wanted = {"uuid": provider_id, "name": name, "parent_provider_uuid": parent_id}
         question = Question("POST", "/resource_providers", (), wanted)
         answer = self._ask(question)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Final
 
 from typing_extensions import override
 
-from conductor.placement.bounds import check_inventories, checked
+from conductor.placement.bounds import check_inventories, check_name, checked
 from conductor.placement.forest import Forest
 from conductor.placement.ledger import (
     Turnover,
@@ -28,6 +29,8 @@ from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Inventory, Provider
 from models.errors import Conflict, Rejected
 from models.hardware.frozen import FrozenMap
+
+_SHOWN: Final = 3
 
 
 class StorePlacement(PlacementService):
@@ -75,6 +78,7 @@ class StorePlacement(PlacementService):
         known = self._rows.get(provider_id)
         if known is not None:
             return known
+        check_name(name)
         made = Provider(provider_id, name, parent_id, self._root_for(provider_id, parent_id))
         if not self._rows.named([name]) and self._rows.add(made):
             return made
@@ -109,7 +113,8 @@ class StorePlacement(PlacementService):
             )
         consumers = sorted(self._held_of(found))
         if consumers:
-            message = f"{found.name} is in use by {len(consumers)} consumers"
+            shown = ", ".join(consumers[:_SHOWN]) + (", …" if len(consumers) > _SHOWN else "")
+            message = f"{found.name} is in use by {len(consumers)} consumers: {shown}"
             raise Rejected("provider_in_use", message, provider=provider_id, consumers=consumers)
         self._rows.drop(found)
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from conductor.cli.embedded import Embedded
+from conductor.placement.providers import Consumer
+from conductor.placement.store_placement import StorePlacement
 from conductor.store.records import Allocation
 from tests.cli.running import Cli, one_line
 
@@ -86,6 +88,35 @@ def test_a_child_is_hung_under_a_host_asked_for_and_gone_again(here: Cli) -> Non
     assert here("placement", "show", "gamma-card").code == 2
 
 
+def test_traits_without_a_suffix_are_the_hosts_as_in_a_build(here: Cli) -> None:
+    card = ("--inventory", "CUSTOM_CARD=4", "--trait", "CUSTOM_QUICK")
+    assert here("placement", "create", "gamma-card", "--parent", "gamma", *card).code == 0
+    ask = ("--ask", "resources1:CUSTOM_CARD=1", "--ask")
+    assert here("placement", "candidates", *ask, "trait1:CUSTOM_QUICK=required").code == 0
+    assert here("placement", "candidates", *ask, "trait:CUSTOM_QUICK=forbidden").code == 0
+    assert here("placement", "candidates", *ask, "trait:CUSTOM_QUICK=required").code == 3
+    assert here("placement", "delete", "gamma-card").code == 0
+
+
+def test_what_nobody_can_heal_is_not_said_to_be_healed_and_a_user_is_named(
+    system: Embedded, here: Cli
+) -> None:
+    made = here("placement", "create", "gamma-card", "--inventory", "CUSTOM_CARD=4")
+    with system.store.begin() as uow:
+        held = {made.json["id"]: {"CUSTOM_CARD": 3}}
+        StorePlacement(uow).write([Consumer(STRANGER, held, "p", "u", "backup")])
+    used = here("placement", "delete", "gamma-card")
+    assert (used.code, STRANGER in used.err) == (2, True)
+    assert here("placement", "set", "gamma-card", "--inventory", "CUSTOM_CARD=1").code == 0
+    (listed,) = here("placement", "heal").json
+    assert (listed["code"], listed["healable"]) == ("over_committed", False)
+    assert listed["outcome"].startswith("left")
+    with system.store.begin() as uow:
+        placement = StorePlacement(uow)
+        placement.write([replace(placement.consumer(STRANGER), allocations={})])
+    assert here("placement", "delete", "gamma-card").code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -93,6 +124,13 @@ def test_a_child_is_hung_under_a_host_asked_for_and_gone_again(here: Cli) -> Non
         (("create", "x", "--inventory", "CUSTOM_X"), "inventory"),
         (("create", "x", "--inventory", "CUSTOM_X=many"), "many"),
         (("create", "x", "--inventory", "CUSTOM_X=0"), "total"),
+        (("create", "x", "--inventory", "CUSTOM_X=-5"), "from 0 to 2147483647"),
+        (("create", "x", "--inventory", "CUSTOM_X=99999999999"), "from 0 to 2147483647"),
+        (("create", ""), "name is ''"),
+        (("create", "two\nlines"), "name is 'two\\nlines'"),
+        (("create", "\x1b[31mred"), "printable"),
+        (("create", " x"), "name is ' x'"),
+        (("create", "x" * 201), "1 to 200"),
         (("create", "x", "--inventory", "CUSTOM_X=1,colour=red"), "colour=red"),
         (("create", "x", "--inventory", "CARDS=1"), "CARDS"),
         (("create", "x", "--trait", "QUICK"), "QUICK"),
@@ -101,6 +139,9 @@ def test_a_child_is_hung_under_a_host_asked_for_and_gone_again(here: Cli) -> Non
         (("delete", "gamma"), "gamma"),
         (("show", "nobody"), "nobody"),
         (("candidates", "--ask", "resources:GOLD=1"), "GOLD"),
+        (("candidates", "--ask", "resource1:CUSTOM_X=1"), "ask is resource1:CUSTOM_X"),
+        (("candidates", "--ask", "trait:CUSTOM_QUICK=required"), "no amount"),
+        (("candidates", "--ask", "resources:VCPU=0"), "no amount"),
         (("list", "--in-tree", "nobody"), "nobody"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any, Final
@@ -25,6 +25,8 @@ from models.errors import Rejected
 NO: Final = 3
 """Exit code of an audit that finds something, and of a healing that leaves something."""
 
+_WOULD: Final = "would be healed"
+_LEFT: Final = "left: somebody has to move or change something"
 _COLUMNS: Final = (
     ("provider", key("provider")),
     ("finding", key("code")),
@@ -63,7 +65,7 @@ def heal(
 ) -> None:
     """Put right what an audit finds; lists what it would do unless told to apply it."""
     with reach() as here:
-        healings = [_Healing(each, "would be healed") for each in _findings(here)]
+        healings = [_Healing(each, _WOULD if each.healable else _LEFT) for each in _findings(here)]
         if apply:
             healings = _heal_all(here, [each.finding for each in healings], force=force)
         rows = [{**_row(each.finding), "outcome": each.outcome} for each in healings]
@@ -98,7 +100,7 @@ def _tell(here: Reach, *, apply: bool) -> tuple[list[dict[str, Any]], int]:
     """Return the differences with what becomes of them, and how many are left."""
     before = _differences(here)
     if not apply or not before:
-        return [{**_told(each), "outcome": "would be healed"} for each in before], 0
+        return [{**_told(each), "outcome": _WOULD} for each in before], 0
     partner = partner_of(here.settings, here.store)
     if partner is not None:
         partner.follow()
@@ -150,12 +152,15 @@ def _outcome(
     if (finding.provider, finding.consumer_id, finding.code) not in left:
         return _Healing(finding, "healed", done=True)
     why = refused.get((finding.provider, finding.consumer_id))
-    return _Healing(finding, why or "left: somebody has to move or change something")
+    return _Healing(finding, why or _LEFT)
 
 
 def _row(finding: Finding) -> dict[str, Any]:
     return {**asdict(finding), "healable": finding.healable}
 
 
-def _advice(rows: Sequence[object]) -> str:
-    return "nothing is changed; --apply heals" if rows else "everything adds up"
+def _advice(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return "everything adds up"
+    healable = sum(bool(each["healable"]) for each in rows)
+    return f"nothing is changed; --apply would heal {healable} of {len(rows)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
@@ -21,7 +22,7 @@ from conductor.placement.forest import Forest
 from conductor.placement.ports import ProviderQuery
 from conductor.placement.providers import over_committed
 from conductor.placement.requests import CandidateRequest, TraitRule
-from conductor.placement.resources import OVERRIDE
+from conductor.placement.resources import MOST, OVERRIDE
 from conductor.placement.store_placement import StorePlacement
 from conductor.scheduling.demand import shape_of
 from conductor.store.ports import UnitOfWork
@@ -44,6 +45,9 @@ Traits = Annotated[list[str] | None, typer.Option("--trait", help="Repeatable.")
 Aggregates = Annotated[
     list[str] | None, typer.Option("--aggregate", metavar="UUID", help="Repeatable.")
 ]
+
+# As the request groups of flavors are named; all other extra specs would be ignored.
+_ASK: Final = re.compile(r"(resources|trait)(\d{1,9}|_[A-Za-z0-9_-]{1,64})?:\S+|group_policy")
 
 _COLUMNS: Final = (
     ("name", lambda row: "  " * row["depth"] + row["name"]),
@@ -185,12 +189,18 @@ def candidates(
 
 def _request(specs: Mapping[str, str]) -> CandidateRequest:
     """Return what extra specs alone ask for, without the CPUs and the memory of any flavor."""
+    for name in specs:
+        if not _ASK.fullmatch(name):
+            rule = "should be resources[N]:CLASS, trait[N]:NAME or group_policy"
+            raise Rejected("ask_invalid", f"ask is {name}: {rule}", key="ask")
     shape = shape_of(Flavor("ask", 1, 1, extra_specs=specs), Image(id=""))
     first, *groups = shape.request.groups
     own = {name: amount for name, amount in first.resources.items() if f"{OVERRIDE}{name}" in specs}
+    if not own and not groups:
+        raise Rejected("ask_invalid", "ask names no amount: at least one resources[N]", key="ask")
     traits = TraitRule(shape.wishes.required, (), shape.wishes.forbidden)
-    first = replace(first, resources=FrozenMap(own), traits=traits)
-    return replace(shape.request, groups=(first, *groups) if own or not groups else tuple(groups))
+    asked = (replace(first, resources=FrozenMap(own)), *groups) if own else tuple(groups)
+    return replace(shape.request, groups=asked, root_traits=traits)
 
 
 def _set(
@@ -230,7 +240,8 @@ def _inventory(name: str, text: str) -> Inventory:
 
 def _number(name: str, what: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        message = f"inventory of {name}: {what} is {text[:40]!r}: should be a whole number"
+        rule = f"should be a whole number from 0 to {MOST}"
+        message = f"inventory of {name}: {what} is {text[:40]!r}: {rule}"
         raise Rejected("inventory_invalid", message, key="inventory")
     return int(text)
 

@@ -209,6 +209,16 @@ def test_a_provider_that_is_gone_already_may_be_deleted_again(
     assert placement.provider(made.id) is None
 
 
+@pytest.mark.parametrize("name", ["", " host-1", "two\nlines", "\x1b[31mred", "x" * 201])
+def test_a_name_that_nobody_could_show_is_refused(placement: PlacementService, name: str) -> None:
+    provider_id = new_id()
+    with pytest.raises(Rejected) as refused:
+        placement.ensure_provider(provider_id, name)
+    assert refused.value.code == "provider_name_invalid"
+    assert placement.provider(provider_id) is None
+    assert placement.ensure_provider(provider_id, "Küche 1/2").name == "Küche 1/2"
+
+
 def test_a_name_is_free_again_once_its_provider_is_deleted(placement: PlacementService) -> None:
     placement.delete_provider(make(placement, "host-1").id)
     assert placement.ensure_provider(new_id(), "host-1").name == "host-1"
