@@ -79,7 +79,7 @@ def _with_value(message: str, words: Sequence[str]) -> str:
         if f"'{option}'" not in options:
             continue
         given = value if equals else " ".join(words[place + 1 : place + 2])
-        return f"{option} is {given}: {rule.removeprefix('Input ')}"
+        return f"{option} is {given}: {rule.removeprefix('Input ').removeprefix('Value error, ')}"
     return message
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -16,6 +17,10 @@ from models.secrets import MASK, is_secret, shown
 M = TypeVar("M", bound="Message")
 
 _SAYS_NOTHING = ("constrained-", "function-after[", "dict[", "[key]")
+_OF_THE_VALIDATOR = re.compile(
+    r"^Value error, |^(Input|String|Tuple|List|Dictionary|Set|Frozenset) (?=should )"
+    r"| after validation(, not \d+)?$"
+)
 _CODES = {
     "extra_forbidden": "field_unknown",
     "missing": "field_missing",
@@ -77,8 +82,12 @@ def rejected(error: ValidationError) -> Rejected:
     if code == "field_unknown":
         return Rejected(code, f"{field} is not a known field", key=field)
     value = _quoted(first)
-    rule = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return Rejected(code, f"{field} is {value}: {rule}", key=field)
+    return Rejected(code, f"{field} is {value}: {_rule_of(first['msg'])}", key=field)
+
+
+def _rule_of(complaint: str) -> str:
+    """Return what a validator complains of as the rule alone, without its own types."""
+    return _OF_THE_VALIDATOR.sub("", complaint)
 
 
 def _quoted(complaint: ErrorDetails) -> str:

@@ -134,3 +134,26 @@ def test_a_later_schema_wants_its_version_said() -> None:
 def test_a_message_made_by_the_later_release_says_its_version() -> None:
     made = parse(StopInLater, {**FIRST, "version": 3, "how": "gently", "within_s": 5})
     assert made.to_json()["version"] == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "wrong", "message"),
+    [
+        (
+            "conductor.cache_images",
+            {"aggregate": "rack", "images": []},
+            "images is []: should have at least 1 item",
+        ),
+        (
+            "conductor.migrate_instance",
+            {"instance_id": FIRST["instance_id"], "host": ""},
+            'host is "": should have at least 1 character',
+        ),
+    ],
+)
+def test_a_rule_is_told_in_the_words_of_json(
+    task: str, wrong: Mapping[str, Any], message: str
+) -> None:
+    with pytest.raises(Rejected) as caught:
+        parse_request(task, {"context": {"project_id": "demo"}, **wrong})
+    assert caught.value.message == message
