@@ -7,7 +7,7 @@ asks of its host and nothing here is looked at.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -38,16 +38,60 @@ class Shares:
     groups: Mapping[str, str] = field(default_factory=lambda: FrozenMap({}))
 
 
+class _Kin:
+    """Which providers are whose children and share with whom: nothing of it changes with use."""
+
+    def __init__(self, providers: Iterable[Provider]) -> None:
+        known = sorted(providers, key=lambda each: each.name)
+        self.sharing = {each.id: each for each in known if is_sharing(each)}
+        self._below: dict[str, list[Provider]] = defaultdict(list)
+        self.in_tree: dict[str, list[str]] = defaultdict(list)
+        for each in known:
+            self.in_tree[each.root_id].append(each.id)
+            if each.parent_id is not None:
+                self._below[each.parent_id].append(each)
+        self.classes = frozenset(name for each in known for name in each.inventories)
+        self.shared_classes = frozenset(
+            name for each in self.sharing.values() for name in each.inventories
+        )
+        self._with: dict[str, tuple[Sequence[str], tuple[str, ...]]] = {}
+
+    def under(self, provider_id: str) -> Iterator[str]:
+        """Yield the ids of a provider's children, theirs behind each."""
+        for child in self._below.get(provider_id, ()):
+            yield child.id
+            yield from self.under(child.id)
+
+    def sharing_with(self, host: Host) -> tuple[str, ...]:
+        """Return the ids of who shares with a host's tree and is not in it, in order of name."""
+        known = self._with.get(host.provider_id)
+        if known is None or known[0] != host.aggregates:
+            own = (root_of(host), *self._children(host.provider_id))
+            ids = {each.id for each in own}
+            found = (each for each in self.sharing.values() if each.id not in ids)
+            serving = tuple(each.id for each in found if serves(each, own))
+            known = self._with[host.provider_id] = (host.aggregates, serving)
+        return known[1]
+
+    def _children(self, provider_id: str) -> Iterator[Provider]:
+        for child in self._below.get(provider_id, ()):
+            yield child
+            yield from self._children(child.id)
+
+
 class Beside:
     """All providers that are no hosts, at one moment."""
 
-    def __init__(self, providers: Iterable[Provider] = ()) -> None:
+    def __init__(
+        self,
+        providers: Iterable[Provider] = (),
+        kin: _Kin | None = None,
+        best: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        """`kin` and `best`, which is by class and root, are what an earlier one found out."""
         self._by_id = {each.id: each for each in providers}
-        self._sharing = [each for each in self._by_id.values() if is_sharing(each)]
-        self._below: dict[str, list[Provider]] = defaultdict(list)
-        for each in self._by_id.values():
-            if each.parent_id is not None:
-                self._below[each.parent_id].append(each)
+        self._kin = kin or _Kin(self._by_id.values())
+        self._best = dict(best or {})
 
     def __bool__(self) -> bool:
         return bool(self._by_id)
@@ -59,46 +103,64 @@ class Beside:
         """Return a provider by its id."""
         return self._by_id.get(provider_id)
 
+    def offers(self, names: Iterable[str]) -> bool:
+        """Say whether any of them has one of these classes."""
+        return not self._kin.classes.isdisjoint(names)
+
     def tree_of(self, host: Host) -> Tree:
         """Return the tree that a host is the root of, with the providers that share with it."""
-        root = root_of(host)
-        own = (root, *self._under(root.id))
-        sharing = tuple(each for each in self._sharing if each not in own and serves(each, own))
-        return Tree(own, sharing)
+        under = (self._by_id[each] for each in self._kin.under(host.provider_id))
+        sharing = (self._by_id[each] for each in self._kin.sharing_with(host))
+        return Tree((root_of(host), *under), tuple(sharing))
 
     def charged(self, held: Held, *, back: bool = False) -> Beside:
         """Return them with this much more in use, or less where it is given back."""
-        if not any(each in self._by_id for each in held):
-            return self
         sign = -1 if back else 1
         changed = {
             each: _used(self._by_id[each], amounts, sign)
             for each, amounts in held.items()
             if each in self._by_id
         }
-        return Beside((self._by_id | changed).values())
+        if not changed:
+            return self
+        by_id = self._by_id | changed
+        roots = {each.root_id for each in changed.values()}
+        best = {
+            name: {**known, **self._best_under(roots & known.keys(), name, by_id)}
+            for name, known in self._best.items()
+        }
+        return Beside(by_id.values(), self._kin, best)
 
     def most(self, hosts: Iterable[Host], name: str) -> Mapping[str, int]:
         """Return by host the most that one provider beside it has left of a class, where any has.
 
-        Costs those that have the class, and a look at every host where one of them shares.
+        Costs a look-up a host; what the providers have is added up once, and kept.
         """
-        offering = [each for each in self._by_id.values() if name in each.inventories]
-        if not offering:
+        if not self.offers([name]):
             return {}
-        roots = {each.root_id for each in offering}
-        shared = any(is_sharing(each) for each in offering)
-        found = {}
+        if name not in self._best:
+            offering = (each for each in self._by_id.values() if name in each.inventories)
+            roots = {each.root_id for each in offering}
+            self._best[name] = self._best_under(roots, name, self._by_id)
+        best = self._best[name]
+        if name not in self._kin.shared_classes:
+            return {host.name: best[host.provider_id] for host in hosts if host.provider_id in best}
+        kin, found = self._kin, {}
+        shared = {each: _room(self._by_id[each], name) for each in kin.sharing}
         for host in hosts:
-            if shared or host.provider_id in roots:
-                near = self.tree_of(host).providers[1:]
-                found[host.name] = max((_room(each, name) for each in near), default=0)
+            most = best.get(host.provider_id, 0)
+            for each in kin.sharing_with(host):
+                most = max(most, shared[each])
+            found[host.name] = most
         return found
 
-    def _under(self, provider_id: str) -> Iterator[Provider]:
-        for child in sorted(self._below.get(provider_id, ()), key=_by_name):
-            yield child
-            yield from self._under(child.id)
+    def _best_under(
+        self, roots: Iterable[str], name: str, by_id: Mapping[str, Provider]
+    ) -> dict[str, int]:
+        return {
+            root: max(_room(by_id[each], name) for each in self._kin.in_tree[root])
+            for root in roots
+        }
 
 
 NOTHING_BESIDE = Beside()
@@ -146,7 +208,3 @@ def _used(provider: Provider, amounts: Resources, sign: int) -> Provider:
     for name, amount in amounts.items():
         used[name] = max(0, used.get(name, 0) + sign * amount)
     return replace(provider, used=FrozenMap({name: each for name, each in used.items() if each}))
-
-
-def _by_name(provider: Provider) -> str:
-    return provider.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,11 +12,13 @@ import pytest
 
 from conductor import hosts
 from conductor.placement.audit import audit, read_books
+from conductor.placement.candidates import room_of
 from conductor.placement.providers import SHARING
 from conductor.placement.store_placement import StorePlacement
 from conductor.scheduling.demand import Demand, shape_of
 from conductor.scheduling.explain import story_of, verdicts
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.trees import Beside
 from conductor.scheduling.view import FleetView
 from conductor.store.records import Allocation, Inventory, Provider
 from models.errors import Rejected
@@ -24,6 +27,7 @@ from models.hardware.image import Image
 from models.lifecycle import OperationState
 from tests.operations.test_moves import ask, built, error_code
 from tests.operations.world import World
+from tests.scheduling.world import host
 
 POOL = "99999999-9999-4999-8999-999999999999"
 
@@ -120,6 +124,44 @@ def test_what_no_provider_has_is_a_no_that_says_what_is_lacking() -> None:
     message = str((world.operation(operation).error or {})["message"])
     assert "CUSTOM_CARD (need 2, best 1 on host-2)" in message
     adds_up(world)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_left_beside_hosts_is_the_same_however_it_was_charged(seed: int) -> None:
+    chance = random.Random(seed)
+    hosts = [
+        replace(host(f"h{n}"), provider_id=f"p{n}", aggregates=tuple(chance.sample("ab", n % 3)))
+        for n in range(6)
+    ]
+    providers = {
+        f"c{n}": Provider(
+            f"c{n}", f"c{n}", *(chance.choice([("p1", "p1"), ("p2", "p2"), (None, f"c{n}")])),
+            inventories={chance.choice(["CUSTOM_CARD", "DISK_GB"]): Inventory(9, max_unit=7)},
+            traits=frozenset(chance.choice([(), (SHARING,)])),
+            aggregates=frozenset(chance.choice("ab")),
+        )
+        for n in range(8)
+    }  # fmt: skip
+    charged = Beside(providers.values())
+    for _ in range(10):
+        for name in ("CUSTOM_CARD", "DISK_GB", "VCPU"):
+            anew = Beside(providers.values())
+            near = {each.name: anew.tree_of(each).providers[1:] for each in hosts}
+            most = {
+                name_: max((room_of(each, name) for each in beside), default=0)
+                for name_, beside in near.items()
+            }
+            found = charged.most(hosts, name)
+            assert {each.name: found.get(each.name, 0) for each in hosts} == most
+            assert charged.offers([name]) == any(
+                name in each.inventories for each in providers.values()
+            )
+        chosen = chance.choice(list(providers.values()))
+        (name,) = chosen.inventories
+        back = chance.random() < 0.3 and chosen.used.get(name, 0) > 1
+        charged = charged.charged({chosen.id: {name: 2}}, back=back)
+        used = {name: chosen.used.get(name, 0) + (-2 if back else 2)}
+        providers[chosen.id] = replace(chosen, used=used)
 
 
 def test_isolated_groups_need_as_many_providers_and_others_may_share_one() -> None:
