@@ -230,20 +230,23 @@ class ConductorService:
     def confirm_old_moves(self) -> int:
         """Confirm moves that have awaited it long enough; return how many were due.
 
-        The operation's id follows from the move's, so that any number of conductors ask once.
+        The operation's id follows from the move and from how often the time has passed: any
+        number of conductors ask once, and again after as long, should the source have refused.
         """
         after_s = self._settings.confirm_after_s
         if after_s <= 0:
             return 0
         with self._store.read() as uow:
             waiting = uow.migrations.where(state=MigrationState.FINISHED)
-            due = [each for each in waiting if uow.now - each.updated_at >= after_s]
+            times = {each.id: int((uow.now - each.updated_at) // after_s) for each in waiting}
+            due = [each for each in waiting if times[each.id] > 0]
             projects = {each.id: uow.instances.get(each.instance_id) for each in due}
         for move in due:
             instance = projects[move.id]
             context = {"project_id": instance.project_id if instance else "unknown"}
             body = {"context": context, "instance_id": move.instance_id}
-            operation_id = str(uuid.uuid5(uuid.UUID(move.id), "confirmed by itself"))
+            name = f"confirmed by itself, {times[move.id]} times after {move.updated_at}"
+            operation_id = str(uuid.uuid5(uuid.UUID(move.id), name))
             self.handle_request(ConfirmResize.task, operation_id, body)
         return len(due)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from conductor.cli.embedded import Embedded
+from conductor.store.open import open_store
 from tests.cli.running import Cli
 from tests.cli.test_lifecycle import built
 
@@ -71,3 +73,26 @@ def test_what_a_message_can_ask_of_a_move_its_command_can_ask_too(stocked: Cli) 
     assert stocked("live-migrate", "both", "--block-migration", "--wait").code == 0
     assert stocked("evacuate", "both", "--force", "--wait").code == 2
     assert stocked("delete", "both", "--wait").code == 0
+
+
+def test_every_verb_takes_a_deadline_and_refuses_names_that_nobody_has_before_it_asks(
+    stocked: Cli, system: Embedded
+) -> None:
+    built(stocked, "checked")
+    with open_store(system.settings.store_url).read() as uow:
+        before = uow.operations.count(parent_id=None)
+    for verb, rule in (
+        (("resize", "--flavor", "nobodys"), "flavor is nobodys: no such flavor"),
+        (("rebuild", "--image", "nobodys"), "image is nobodys: no such image"),
+        (("migrate", "--host", "nobodys"), "host is nobodys: no such host"),
+        (("live-migrate", "--host", "nobodys"), "host is nobodys: no such host"),
+        (("evacuate", "--host", "nobodys"), "host is nobodys: no such host"),
+        (("unshelve", "--host", "nobodys"), "host is nobodys: no such host"),
+    ):
+        refused = stocked(*verb, "checked", "--deadline", 60)
+        assert (refused.code, refused.out, refused.err) == (2, "", f"error: {rule}\n")
+    with open_store(system.settings.store_url).read() as uow:
+        assert uow.operations.count(parent_id=None) == before
+    for verb in ("confirm", "revert", "shelve"):
+        assert "--deadline" in stocked(verb, "--help").out
+    assert stocked("delete", "checked", "--wait").code == 0

@@ -8,7 +8,8 @@ import pytest
 
 from models.lifecycle import InstanceState, OperationState
 from tests.operations.audit import check_at_rest
-from tests.operations.test_moves import built
+from tests.operations.test_moves import ask, built
+from tests.operations.test_replay import moody
 from tests.operations.world import PINNED, SHARED, World
 
 
@@ -192,3 +193,18 @@ def _join(world: World, instance_id: str) -> None:
         instance = uow.instances.get(instance_id)
         assert instance is not None
         uow.instances.save(replace(instance, group="g"))
+
+
+def test_a_move_whose_source_refused_once_is_confirmed_by_itself_later() -> None:
+    mood = {"bad": True}
+    world = World(hosts=2, fates=moody("destroy", "host-0", mood))
+    instance_id = built(world, PINNED, host="host-0")
+    ask(world, "migrate_instance", instance_id)
+    for state in (InstanceState.RESIZED, InstanceState.ACTIVE):
+        world.pass_time(86_500.0)
+        assert world.service.confirm_old_moves() == 1
+        assert world.service.confirm_old_moves() in (0, 1)
+        world.run_out()
+        assert world.instance_by_id(instance_id).state is state
+        mood["bad"] = False
+    check_at_rest(world)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from conductor.cli.asking import Manner, Which, ask_for
-from conductor.cli.options import DEFAULT_PROJECT, Project, Timeout, Wait
+from conductor.cli.options import DEFAULT_PROJECT, Deadline, Project, Timeout, Wait
 from conductor.cli.output import Output
 from conductor.cli.reach import reach
 from conductor.cli.reading import instance_named
 from conductor.cli.waiting import DEFAULT_TIMEOUT_S
+from conductor.operations.requested import flavor_of, image_of
+from conductor.store.ports import UnitOfWork
+from models.errors import Rejected
 from models.messages.requests import (
     ConfirmResize,
     EvacuateInstance,
@@ -45,12 +49,14 @@ def migrate(
     instance: Which,
     host: Target = None,
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Move an instance to another host, stopped on the way; then confirm or revert."""
-    _ask(MigrateInstance, instance, project, Manner(wait, timeout, output), host=host)
+    manner = Manner(wait, timeout, output)
+    _ask(MigrateInstance, instance, project, manner, deadline_s=deadline, host=host)
 
 
 def resize(
@@ -58,35 +64,40 @@ def resize(
     flavor: Annotated[str, typer.Option(help="The new flavor's name.")],
     host: Target = None,
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Give an instance another flavor; then confirm or revert."""
     manner = Manner(wait, timeout, output)
-    _ask(ResizeInstance, instance, project, manner, host=host, flavor=flavor)
+    _ask(ResizeInstance, instance, project, manner, deadline_s=deadline, host=host, flavor=flavor)
 
 
 def confirm(
     instance: Which,
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Keep a moved instance; its source gives up what it kept for a revert."""
-    _ask(ConfirmResize, instance, project, Manner(wait, timeout, output))
+    manner = Manner(wait, timeout, output)
+    _ask(ConfirmResize, instance, project, manner, deadline_s=deadline)
 
 
 def revert(
     instance: Which,
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Put a moved instance back where it was, as it was."""
-    _ask(RevertResize, instance, project, Manner(wait, timeout, output))
+    manner = Manner(wait, timeout, output)
+    _ask(RevertResize, instance, project, manner, deadline_s=deadline)
 
 
 def live_migrate(
@@ -100,6 +111,7 @@ def live_migrate(
         ),
     ] = None,
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
@@ -107,19 +119,21 @@ def live_migrate(
     """Move a running instance to another host without stopping it."""
     manner = Manner(wait, timeout, output)
     asked = {"host": host, "block_migration": block_migration}
-    _ask(LiveMigrateInstance, instance, project, manner, **asked)
+    _ask(LiveMigrateInstance, instance, project, manner, deadline_s=deadline, **asked)
 
 
 def rebuild(
     instance: Which,
     image: Annotated[str, typer.Option(help="The image's id or name.")],
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Make an instance anew where it is, from an image."""
-    _ask(RebuildInstance, instance, project, Manner(wait, timeout, output), image=image)
+    manner = Manner(wait, timeout, output)
+    _ask(RebuildInstance, instance, project, manner, deadline_s=deadline, image=image)
 
 
 def evacuate(
@@ -129,25 +143,28 @@ def evacuate(
         bool, typer.Option("--force", help="Skip every rule about hosts but room; needs --host.")
     ] = False,
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Make an instance anew elsewhere because its host is dead."""
     manner = Manner(wait, timeout, output)
-    _ask(EvacuateInstance, instance, project, manner, host=host, force=force)
+    _ask(EvacuateInstance, instance, project, manner, deadline_s=deadline, host=host, force=force)
 
 
 def shelve(
     instance: Which,
     offload: Annotated[bool, typer.Option("--offload", help="Give up the host too.")] = False,
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Stop an instance for long."""
-    _ask(ShelveInstance, instance, project, Manner(wait, timeout, output), offload=offload)
+    manner = Manner(wait, timeout, output)
+    _ask(ShelveInstance, instance, project, manner, deadline_s=deadline, offload=offload)
 
 
 def unshelve(
@@ -155,13 +172,22 @@ def unshelve(
     host: Target = None,
     zone: Annotated[str | None, typer.Option(help="Only in this availability zone.")] = None,
     project: Project = DEFAULT_PROJECT,
+    deadline: Deadline = None,
     wait: Wait = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     output: Output = None,
 ) -> None:
     """Bring a shelved instance back, where it is or on a host chosen anew."""
     manner = Manner(wait, timeout, output)
-    _ask(UnshelveInstance, instance, project, manner, host=host, availability_zone=zone)
+    _ask(
+        UnshelveInstance,
+        instance,
+        project,
+        manner,
+        deadline_s=deadline,
+        host=host,
+        availability_zone=zone,
+    )
 
 
 def _ask(
@@ -170,5 +196,17 @@ def _ask(
     with reach() as here:
         with here.store.read() as uow:
             found = instance_named(uow, instance)
+            _refuse_unknown_names(uow, asked)
         body = {"context": {"project_id": project}, "instance_id": found.id, **asked}
         ask_for(here, kind.task, body, manner)
+
+
+def _refuse_unknown_names(uow: UnitOfWork, asked: Mapping[str, Any]) -> None:
+    """Raise `Rejected` for a typing error before anything is sent; the conductor looks again."""
+    if asked.get("flavor") is not None:
+        flavor_of(asked["flavor"], uow, "flavor")
+    if asked.get("image") is not None:
+        image_of(asked["image"], uow, "image")
+    host = asked.get("host")
+    if host is not None and uow.hosts.get(host) is None:
+        raise Rejected("host_unknown", f"host is {host}: no such host", key="host")
