@@ -121,9 +121,17 @@ class Beside:
             for each, amounts in held.items()
             if each in self._by_id
         }
-        if not changed:
-            return self
-        by_id = self._by_id | changed
+        return self._with(changed) if changed else self
+
+    def newer(self, changed: Mapping[str, Provider | None]) -> Beside:
+        """Return them as these are now, by id; None is gone. Costs least where only use changed."""
+        known = self._by_id
+        if all(each and key in known and _alike(each, known[key]) for key, each in changed.items()):
+            return self._with({key: each for key, each in changed.items() if each is not None})
+        return Beside(each for each in (known | dict(changed)).values() if each is not None)
+
+    def _with(self, changed: Mapping[str, Provider]) -> Beside:
+        by_id = self._by_id | dict(changed)
         roots = {each.root_id for each in changed.values()}
         best = {
             name: {**known, **self._best_under(roots & known.keys(), name, by_id)}
@@ -164,6 +172,16 @@ class Beside:
 
 
 NOTHING_BESIDE = Beside()
+
+
+def _alike(one: Provider, other: Provider) -> bool:
+    """Say whether two states of a provider differ in numbers only."""
+    return (
+        one.inventories.keys() == other.inventories.keys()
+        and one.traits == other.traits
+        and one.aggregates == other.aggregates
+        and (one.parent_id, one.root_id) == (other.parent_id, other.root_id)
+    )
 
 
 def shares_on(host: Host, request: CandidateRequest, beside: Beside, held: Held) -> Shares | None:

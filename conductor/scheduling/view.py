@@ -18,7 +18,6 @@ from conductor.scheduling.filters import BUSY_LIMIT
 from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet, Mask
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.trees import Beside
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Heartbeat, Host, Provider
 
@@ -40,7 +39,6 @@ class FleetView:
         self._follows = False
         self._read_at = -1e9
         self._entries: list[CatalogueEntry] = []
-        self._beside: dict[str, Provider] = {}
         self._followed: Follower[Provider] = Follower("id", lambda each: each.generation)
 
     def refresh(self, uow: UnitOfWork) -> bool:
@@ -74,9 +72,7 @@ class FleetView:
         changed = self._followed.changes(uow.providers)
         if not changed:
             return
-        known = {**self._beside, **changed}
-        self._beside = {name: each for name, each in known.items() if each is not None}
-        self.fleet.beside = Beside(self._beside.values())
+        self.fleet.beside = self.fleet.beside.newer(changed)
         self.revision += 1
 
     def put(self, hosts: Iterable[Host]) -> None:

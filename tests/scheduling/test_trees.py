@@ -159,9 +159,16 @@ def test_what_is_left_beside_hosts_is_the_same_however_it_was_charged(seed: int)
         chosen = chance.choice(list(providers.values()))
         (name,) = chosen.inventories
         back = chance.random() < 0.3 and chosen.used.get(name, 0) > 1
-        charged = charged.charged({chosen.id: {name: 2}}, back=back)
         used = {name: chosen.used.get(name, 0) + (-2 if back else 2)}
-        providers[chosen.id] = replace(chosen, used=used)
+        if chance.random() < 0.3:
+            shared = frozenset(chance.choice([(), (SHARING,)]))
+            providers[chosen.id] = replace(chosen, used=used, traits=shared)
+            gone = chance.choice([None, *providers])
+            providers = {key: each for key, each in providers.items() if key != gone}
+            charged = charged.newer({key: providers.get(key) for key in (chosen.id, gone) if key})
+        else:
+            providers[chosen.id] = replace(chosen, used=used)
+            charged = charged.charged({chosen.id: {name: 2}}, back=back)
 
 
 def test_isolated_groups_need_as_many_providers_and_others_may_share_one() -> None:
