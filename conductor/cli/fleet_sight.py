@@ -8,22 +8,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from conductor.cli.embedded import scheduling_settings
 from conductor.cli.reading import chunks
 from conductor.operations.requested import NO_IMAGE, flavor_of, image_of
 from conductor.placement.claims import Holding, relieved
+from conductor.placement.providers import Resources
 from conductor.scheduling.asks import Demands, moving
 from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.trees import Held
 from conductor.scheduling.view import FleetView
 from conductor.scheduling.whatif import Guest
 from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Instance
 from models.errors import Rejected
+from models.hardware.frozen import FrozenMap
 from models.hardware.image import Image
 from models.lifecycle import UNFINISHED, InstanceState
 from models.messages.letters import SelectHosts, Token, Want
@@ -95,7 +99,8 @@ class FleetSight:
                 self._give_back(held, instance)
         message = _message(instance.id, operation_id, moves[-1].id if moves else None)
         asking = moving(self._uow, message, {instance.id: instance})[instance.id]
-        return self._demand(asking, message)
+        # What it holds beside hosts has been given back already.
+        return replace(self._demand(asking, message), held=FrozenMap({}))
 
     def guests_of(self, hosts: Iterable[str]) -> Mapping[str, Sequence[Guest]]:
         """Return who is on these hosts, but for what a move holds of its source."""
@@ -130,7 +135,18 @@ class FleetSight:
 
     def _guest(self, instance: Instance, held: Allocation) -> Guest:
         holding = Holding(instance.id, held.project_id, instance.placement, held.amounts)
-        return Guest(instance.id, instance.name, holding, self._demand(instance))
+        beside = self._beside.get(instance.id, FrozenMap({}))
+        return Guest(instance.id, instance.name, holding, self._demand(instance), beside)
+
+    @cached_property
+    def _beside(self) -> Mapping[str, Held]:
+        """What instances hold of providers that are no hosts, by instance."""
+        held: dict[str, dict[str, Resources]] = defaultdict(dict)
+        names = self.fleet.beside.names
+        for some in chunks(sorted(names)):
+            for each in self._uow.allocations.where(provider=some, consumer_kind="instance"):
+                held[each.consumer_id][names[each.provider]] = each.amounts
+        return held
 
     def _demand(self, instance: Instance, message: SelectHosts | None = None) -> Demand:
         asking = message or _message(instance.id, _NOBODY, None)
@@ -139,6 +155,9 @@ class FleetSight:
     def _give_back(self, held: Allocation, instance: Instance) -> None:
         host = self.fleet.get(held.provider)
         if host is None:
+            for each in self._uow.providers.where(name=held.provider):
+                given = {each.id: held.amounts}
+                self.fleet.beside = self.fleet.beside.charged(given, back=True)
             return
         placement = next(iter(self._placements(held, instance)), None)
         holding = Holding(held.consumer_id, held.project_id, placement, held.amounts)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
@@ -19,18 +18,18 @@ from conductor.scheduling.checks import Removal
 from conductor.scheduling.choice import NoHost, choose, filtered, put_on
 from conductor.scheduling.columns import instances, left_column
 from conductor.scheduling.demand import Demand, Shape, limits_of, place
+from conductor.scheduling.filters import UNBOUNDED, instances_left, not_crowded
 from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.scheduling.trees import shares_on
 from conductor.scheduling.whatif import Guest
 from conductor.store.records import Host
+from models.errors import Rejected
 from models.hardware import accounting
 from models.hardware.fitting import fit
 from models.hardware.guest import Misfit
 from models.hardware.topology import HostTopology, Limits
-
-UNBOUNDED: Final = 2**31
 
 GuestsOf = Callable[[Iterable[str]], Mapping[str, Sequence[Guest]]]
 """What is on hosts of these names: everything that has to go elsewhere should they be lost."""
@@ -70,27 +69,55 @@ class Capacity:
 
     @cached_property
     def room(self) -> Room:
-        """How many more of the demand each host takes."""
+        """How many more of the demand each host takes.
+
+        Raises `Rejected` (`nothing_asked`) for a demand of which any number fits.
+        """
+        shape = self._demand.shape
+        if shape.guest is None and not shape.least:
+            message = f"flavor is {shape.flavor.name}: it asks for nothing, so any number fits"
+            raise Rejected("nothing_asked", message, key="flavor")
         alive, removals = filtered(self._demand, self._fleet, self._settings)
-        hosts = [self._fleet.hosts[row] for row in np.flatnonzero(alive)]
-        with self._fleet.rehearsal():
-            by_host = {host.name: count for host in hosts if (count := self._count(host))}
+        by_host = self._filled([self._fleet.hosts[row] for row in np.flatnonzero(alive)])
+        if not by_host:
+            # What the fitter and the providers lack is known only to who asks them.
+            answer = choose(self._demand, self._fleet, self._settings, Fits())
+            removals = list(answer.removals)
         return Room(by_host, len(self._fleet), tuple(removals))
 
-    def _count(self, host: Host) -> int:
+    def _filled(self, hosts: Iterable[Host]) -> Mapping[str, int]:
+        """Return how many more each of these hosts takes, one host filled after the other."""
+        crowded = not_crowded in self._settings.filters_for(self._demand)
+        left = instances_left(self._fleet) if crowded else None
+        found = {}
+        with self._fleet.rehearsal():
+            for host in hosts:
+                most = UNBOUNDED if left is None else int(left[self._fleet.rows[host.name]])
+                if count := self._count(host, most):
+                    found[host.name] = count
+        return found
+
+    def _count(self, host: Host, most: int) -> int:
         """Return how many more a host takes, with what is left of the providers beside it."""
-        if len(self._demand.shape.request.groups) == 1 and not self._fleet.beside:
-            return self._counts.of(host)
+        if not self._looks_beside:
+            return min(most, self._counts.of(host))
         count = 0
-        while True:
+        while count < most:
             shape, beside = self._demand.shape, self._fleet.beside
             shares = shares_on(host, shape.request, beside, {})
             answer = place(shape, host, pack=self._settings.pack)
-            if shares is None or isinstance(answer, Misfit) or not (shares.own or shares.beside):
+            if shares is None or isinstance(answer, Misfit):
                 return count
             host = charged(host, [Holding("", "", answer, shares.own)], host.updated_at)
             self._fleet.beside = beside.charged(shares.beside)
             count += 1
+        return count
+
+    @property
+    def _looks_beside(self) -> bool:
+        """Whether somebody beside the hosts may serve some of it: then hosts are not alone."""
+        shape = self._demand.shape
+        return len(shape.request.groups) > 1 or self._fleet.beside.offers(shape.least)
 
     def after_losses(self, count: int, guests_of: GuestsOf) -> list[Loss]:
         """Return what is left after the loss of `count` hosts, for the worst sets that are known.
@@ -123,6 +150,8 @@ class Capacity:
         homeless = []
         fits = Fits()
         for guest in sorted(guests, key=lambda each: -sum(each.holding.amounts.values())):
+            # What it holds of storage that is shared is not lost with the host, and is its own.
+            self._fleet.beside = self._fleet.beside.charged(guest.beside, back=True)
             wish = replace(guest.demand, ignored=guest.demand.ignored | set(lost), host=None)
             chosen = choose(wish, self._fleet, settings, fits)
             if isinstance(chosen, NoHost):
@@ -133,10 +162,14 @@ class Capacity:
         return changed, homeless
 
     def _left(self, lost: Iterable[str], changed: set[str]) -> int:
+        if self._looks_beside:
+            alive, _ = filtered(self._demand, self._fleet, self._settings)
+            hosts = [self._fleet.hosts[row] for row in np.flatnonzero(alive)]
+            return sum(self._filled(hosts).values())
         gone = {*lost, *changed}
         kept = sum(count for name, count in self.room.by_host.items() if name not in gone)
         again = (self._fleet.get(name) for name in changed if name in self.room.by_host)
-        return kept + sum(self._count(host) for host in again if host is not None)
+        return kept + sum(self._filled(host for host in again if host is not None).values())
 
 
 def _sets(fleet: Fleet, room: Room, count: int) -> Iterable[tuple[str, ...]]:
@@ -161,7 +194,7 @@ class _Counts:
         """Return how often the shape can be claimed on the host, one after the other."""
         bound = _by_amounts(host, self._shape)
         if self._shape.guest is None or not bound:
-            return 0 if bound == UNBOUNDED else bound
+            return bound
         key = (host.topology, bound, limits_of(host))
         if key not in self._known:
             self._known[key] = self._filled(host.topology, bound, key[2])

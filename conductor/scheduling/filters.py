@@ -31,6 +31,7 @@ from conductor.scheduling.groups import closed_places, joined_places
 from conductor.scheduling.numa_filter import has_numa_cells
 
 COUNT_LIMIT: Final = "max_instances_per_host"
+UNBOUNDED: Final = 2**31
 BUSY_LIMIT: Final = "max_io_ops_per_host"
 """Metadata of aggregates that limits what their hosts have, or do, at once."""
 
@@ -123,6 +124,16 @@ def not_crowded(_demand: Demand, fleet: Fleet) -> Iterator[Check]:
                 most = int(limit.value)
                 lacks = (f"has {most:,} {what} already", f"have {most:,} {what} already")
                 yield Check(key.removesuffix("_per_host"), lacks, ~limit.hosts | (have < most))
+
+
+def instances_left(fleet: Fleet) -> Numbers:
+    """Return how many more instances aggregates let each row have, `UNBOUNDED` without limit."""
+    left = np.full(len(fleet), UNBOUNDED, np.int64)
+    for limit in fleet.tagged(COUNT_LIMIT):
+        if limit.value.isdecimal():
+            more = np.maximum(int(limit.value) - fleet.column(instances), 0)
+            left[limit.hosts] = np.minimum(left, more)[limit.hosts]
+    return left
 
 
 def has_traits(demand: Demand, fleet: Fleet) -> Iterator[Check]:

@@ -103,6 +103,11 @@ class Beside:
         """Return a provider by its id."""
         return self._by_id.get(provider_id)
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Their ids by name."""
+        return {each.name: each.id for each in self._by_id.values()}
+
     def offers(self, names: Iterable[str]) -> bool:
         """Say whether any of them has one of these classes."""
         return not self._kin.classes.isdisjoint(names)

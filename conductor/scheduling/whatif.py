@@ -6,7 +6,7 @@ Nothing is written: hosts are changed in a rehearsal on the fleet and taken back
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Final
 
@@ -21,8 +21,8 @@ from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.numa_filter import has_numa_cells
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.trees import shares_on
-from conductor.store.records import Host
+from conductor.scheduling.trees import Held, shares_on
+from models.hardware.frozen import FrozenMap
 from models.hardware.guest import Misfit
 
 NEAREST_HOSTS: Final = 256
@@ -33,12 +33,16 @@ MOST_MOVES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """An instance that could be moved: what it holds where it is, and what it asks elsewhere."""
+    """An instance that could be moved: what it holds where it is, and what it asks elsewhere.
+
+    `beside` is what it holds of providers that are no hosts.
+    """
 
     instance_id: str
     name: str
     holding: Holding
     demand: Demand
+    beside: Held = field(default_factory=lambda: FrozenMap({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +137,20 @@ class WhatIf:
         return Search(None, len(names), trials)
 
     def _try(self, demand: Demand, name: str, leaving: Sequence[Guest]) -> MakingRoom | None:
-        host = self._fleet.get(name)
+        host, beside = self._fleet.get(name), self._fleet.beside
         if host is None:
             return None
         for guest in leaving:
             host = relieved(host, guest.holding, self._now)
-        taken = self._holding(demand, host)
-        if taken is None:
+            beside = beside.charged(guest.beside, back=True)
+        shares = shares_on(host, demand.shape.request, beside, demand.held)
+        answer = place(demand.shape, host, pack=self._settings.pack)
+        if shares is None or isinstance(answer, Misfit):
             return None
+        taken = Holding(demand.instance_id, demand.project_id, answer, shares.own)
         with self._fleet.rehearsal():
             self._fleet.put(charged(host, [taken], self._now))
+            self._fleet.beside = beside.charged(shares.beside)
             moves = tuple(self._elsewhere(leaving, name))
         return MakingRoom(name, moves) if len(moves) == len(leaving) else None
 
@@ -155,16 +163,6 @@ class WhatIf:
                 return
             put_on(self._fleet, chosen, self._now)
             yield Relocation(guest.instance_id, guest.name, source, chosen.host.name)
-
-    def _holding(self, demand: Demand, host: Host) -> Holding | None:
-        """Return what the demand would hold of a host, or nothing where it does not fit."""
-        shares = shares_on(host, demand.shape.request, self._fleet.beside, demand.held)
-        if shares is None:
-            return None
-        answer = place(demand.shape, host, pack=self._settings.pack)
-        if isinstance(answer, Misfit):
-            return None
-        return Holding(demand.instance_id, demand.project_id, answer, shares.own)
 
     def _nearest(self, demand: Demand) -> list[str]:
         """Return the hosts that only lack room, those that lack least first."""

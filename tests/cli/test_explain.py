@@ -42,6 +42,22 @@ def test_all_hosts_are_judged_anew_on_request(stocked: Cli) -> None:
     assert "takes it" in stocked("explain", operation_id, "--full", "-o", "table").out
 
 
+def test_what_the_instance_itself_has_of_a_card_is_given_back_before_it_is_judged(
+    stocked: Cli,
+) -> None:
+    one_card = ("--parent", "beta", "--inventory", "CUSTOM_JUDGED=1")
+    assert stocked("placement", "create", "judged-card", *one_card).code == 0
+    size = ("--vcpus", 1, "--memory-mb", 64, "--extra-spec", "resources1:CUSTOM_JUDGED=1")
+    assert stocked("flavors", "create", "with-card", *size).code == 0
+    named = ("--name", "with-card", "--image", "cirros", "--wait")
+    done = stocked("build", "--flavor", "with-card", *named)
+    assert done.code == 0, done.err
+    first, *_ = stocked("explain", done.out.strip(), "--full").json["full"]
+    assert (first["host"], first["check"]) == ("beta", "possible")
+    assert stocked("delete", "with-card", "--wait").code == 0
+    assert stocked("placement", "delete", "judged-card").code == 0
+
+
 def test_an_operation_that_asked_for_no_host_says_so(stocked: Cli) -> None:
     built(stocked, "halted")
     stopped = stocked("stop", "halted", "--wait")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from conductor.placement.claims import Holding, charged
+from conductor.placement.providers import SHARING
 from conductor.scheduling.capacity import Capacity
 from conductor.scheduling.choice import NoHost
 from conductor.scheduling.demand import Demand, place, shape_of
-from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet
 from conductor.scheduling.groups import GroupRule
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.trees import Beside
 from conductor.scheduling.whatif import Guest, WhatIf
-from conductor.store.records import Host
+from conductor.store.records import Host, Inventory, Provider
+from models.errors import Rejected
 from models.hardware.flavor import Flavor
 from models.hardware.guest import Misfit
+from models.hardware.topology import HostTopology
 from tests.scheduling.world import IMAGE, flavor, host, pinned
 
 SETTINGS = SchedulingSettings()
@@ -171,3 +176,92 @@ def test_a_fleet_is_as_it_was_after_its_losses_were_tried() -> None:
     Capacity(demand(pinned(vcpus=1, memory_mib=64)), fleet, SETTINGS).after_losses(2, filled.of)
     assert fleet.hosts == before
     assert (fleet.up == up).all()
+
+
+def test_no_more_fit_than_aggregates_let_a_host_have() -> None:
+    few = Aggregate("few", frozenset("ab"), {"max_instances_per_host": "2"})
+    hosts = [replace(host(n), provider_id=n) for n in "abc"]
+    fleet = Fleet(hosts, "abc", Catalogue({}, (few,)))
+    for wanted in (flavor(vcpus=4), pinned(vcpus=2), flavor(**{"resources1:CUSTOM_CARD": "1"})):
+        fleet.beside = Beside([card("card-a", "a", 9), card("card-c", "c", 1)])
+        room = Capacity(demand(wanted), fleet, SETTINGS).room
+        placed, _ = WhatIf(fleet, SETTINGS, 0.0).placed(demand(wanted), room.total + 1)
+        assert room.by_host == Counter(each.host.name for each in placed)
+        assert room.by_host["a"] == 2
+    losses = Capacity(demand(flavor(vcpus=4)), fleet, SETTINGS).after_losses(1, lambda _: {})
+    assert {loss.more for loss in losses} == {room_without(fleet, name) for name in ("a", "c")}
+
+
+def room_without(fleet: Fleet, name: str) -> int:
+    room = Capacity(demand(flavor(vcpus=4)), fleet, SETTINGS).room
+    return room.total - room.by_host[name]
+
+
+@pytest.mark.parametrize("specs", [{"hw:cpu_thread_policy": "isolate"}, {"hw:numa_nodes": "2"}])
+def test_what_only_the_fitter_knows_is_said_where_nothing_fits(specs: dict[str, str]) -> None:
+    plain = host("a")
+    every = plain.topology.cells[0].dedicated_cpus
+    cell = replace(plain.topology.cells[0], siblings=(every & 0b00110000, every & 0b11000000))
+    fleet = Fleet([replace(plain, topology=HostTopology((cell,)))], up=["a"])
+    wish = demand(pinned(vcpus=2, memory_mib=64, **specs))
+    room = Capacity(wish, fleet, SETTINGS).room
+    _, refused = WhatIf(fleet, SETTINGS, 0.0).placed(wish, 1)
+    assert room.total == 0
+    assert refused is not None
+    assert [str(each) for each in room.removals] == [str(each) for each in refused.removals] != []
+
+
+def test_what_asks_for_nothing_fits_any_number_of_times_and_is_not_counted() -> None:
+    nothing = flavor(root_gb=0, **{"resources:VCPU": "0", "resources:MEMORY_MB": "0"})
+    with pytest.raises(Rejected) as refused:
+        _ = Capacity(demand(nothing), Fleet([host("a")], up="a"), SETTINGS).room
+    assert refused.value.code == "nothing_asked"
+
+
+def test_storage_that_is_shared_is_not_lost_with_a_host_and_is_its_users_own() -> None:
+    filled = Filled()
+    hosts = [replace(host(name), provider_id=name, aggregates=("shared",)) for name in "abc"]
+    filled.add(*(replace(each, inventory=without_disk(each)) for each in hosts))
+    fleet = filled.fleet
+    traits, shared = frozenset({SHARING}), frozenset({"shared"})
+    full = Provider(
+        "pool", "pool", None, "pool", 0, {"DISK_GB": Inventory(50)}, {"DISK_GB": 20}, traits, shared
+    )
+    fleet.beside = Beside([full])
+    wish = demand(flavor(root_gb=10))
+    capacity = Capacity(wish, fleet, SETTINGS)
+    assert capacity.room.total == 3
+    assert {loss.more for loss in capacity.after_losses(1, filled.of)} == {3}
+    own = Holding("vm", "p", None, {"VCPU": 1})
+    guest = Guest("vm", "vm", own, demand(flavor(root_gb=20), "vm"), {"pool": {"DISK_GB": 20}})
+    fleet.put(charged(filled.hosts["b"], [own], 0.0))
+    losses = Capacity(wish, fleet, SETTINGS).after_losses(3 - 1, lambda _: {"b": [guest]})
+    assert {(loss.more, loss.homeless) for loss in losses} == {(3, ())}
+
+
+def test_a_move_frees_a_card_too_and_takes_one_where_it_goes() -> None:
+    filled = Filled()
+    filled.add(*(replace(host(name), provider_id=name) for name in "ab"))
+    fleet = filled.fleet
+    full = replace(card("card-a", "a", 2), used={"CUSTOM_CARD": 1})
+    fleet.beside = Beside([full, card("card-b", "b", 1)])
+    one, two = flavor(**{"resources1:CUSTOM_CARD": "1"}), flavor(**{"resources1:CUSTOM_CARD": "2"})
+    held = Holding("vm", "p", None, {"VCPU": 2})
+    fleet.put(charged(filled.hosts["a"], [held], 0.0))
+    guest = Guest("vm", "vm", held, demand(one, "vm"), {"card-a": {"CUSTOM_CARD": 1}})
+
+    def on(name: str) -> list[Guest]:
+        return [guest] if name == "a" else []
+
+    search = WhatIf(fleet, SETTINGS, 0.0).moves_that_help(demand(two), on)
+    assert str(search.found) == "fits on a if vm moves from a to b"
+    fleet.beside = Beside([full, replace(card("card-b", "b", 1), used={"CUSTOM_CARD": 1})])
+    assert WhatIf(fleet, SETTINGS, 0.0).moves_that_help(demand(two), on).found is None
+
+
+def card(name: str, parent: str, count: int) -> Provider:
+    return Provider(name, name, parent, parent, inventories={"CUSTOM_CARD": Inventory(count)})
+
+
+def without_disk(of: Host) -> dict[str, Inventory]:
+    return {name: each for name, each in of.inventory.items() if name != "DISK_GB"}
