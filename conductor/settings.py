@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from models.errors import Rejected
 from models.secrets import MASK, is_secret
@@ -24,7 +24,24 @@ _PORT_OF_A_SERVICE = ("tcp://", "udp://", "sctp://")
 Seconds = Annotated[float, Field(gt=0)]
 Ratio = Annotated[float, Field(ge=1.0)]
 Whole = Annotated[int, Field(ge=0)]
-Names = Annotated[str, Field(pattern=r"^([\w.-]+(,|$))*$")]
+
+
+def _listed(pattern: str, rule: str) -> AfterValidator:
+    def checked(text: str) -> str:
+        if not all(
+            re.fullmatch(pattern, each) for each in text.removesuffix(",").split(",") if text
+        ):
+            raise ValueError(rule)
+        return text
+
+    return AfterValidator(checked)
+
+
+Names = Annotated[str, _listed(r"[\w.-]+", "should be NAME,NAME,… without spaces")]
+Multipliers = Annotated[
+    str,
+    _listed(r"[\w.-]+=-?\d{1,15}(\.\d+)?", "should be NAME=NUMBER,NAME=NUMBER,… without spaces"),
+]
 
 
 def default_state_dir() -> Path:
@@ -48,7 +65,7 @@ class Settings(BaseModel):
     strategy: Literal["spread", "pack"] = "spread"
     filters: Names = ""
     """Names of the filters in force, in order; empty means all of ours."""
-    weighers: Annotated[str, Field(pattern=r"^([\w.-]+=-?\d+(\.\d+)?(,|$))*$")] = ""
+    weighers: Multipliers = ""
     """`NAME=MULTIPLIER` each: other multipliers for the strategy's weighers, or more of them."""
     scheduler_subset: Annotated[int, Field(ge=1)] | None = None
     """One of so many best hosts is drawn; 1 means the best, none given a share of the fleet."""
@@ -107,5 +124,6 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         first = error.errors(include_url=False)[0]
         name = PREFIX + str(first["loc"][0]).upper()
         value = MASK if is_secret(name) or name.endswith("_URL") else first["input"]
-        message = f"{name} is {value}: {first['msg'].removeprefix('Input ')}"
+        rule = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+        message = f"{name} is {value}: {rule}"
         raise Rejected("setting_invalid", message, key=name) from None

@@ -1,20 +1,27 @@
 """Filters and weighers by name: ours, and those that other distributions add by entry point.
 
 A third party registers a plain function under `conductor.filters` or `conductor.weighers`; it is
-loaded only where the settings name it.
+loaded only where the settings name it. What it does wrong fails the decision, and says whose it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
 from importlib.metadata import entry_points
 from typing import Any, Final
 
+import numpy as np
+
 from conductor.scheduling import weighers
-from conductor.scheduling.checks import Filter
+from conductor.scheduling.checks import Check, Filter
+from conductor.scheduling.demand import Demand
 from conductor.scheduling.filters import DEFAULT_FILTERS, PHYSICAL
+from conductor.scheduling.fleet import Fleet, Numbers
+from conductor.scheduling.room import Floats
 from conductor.scheduling.weighers import Weigher
-from models.errors import Rejected
+from models.errors import Broken, Rejected
 
 FILTERS: Final = "conductor.filters"
 WEIGHERS: Final = "conductor.weighers"
@@ -38,7 +45,7 @@ _WEIGHERS: Final[Mapping[str, Weigher]] = {
 def filters_named(names: Iterable[str]) -> tuple[Filter, ...]:
     """Return these filters in this order; what is physical is in force whether named or not.
 
-    Raises `Rejected` (`filter_unknown`).
+    Raises `Rejected` (`filter_unknown`, `filter_unloadable`).
     """
     named = [_FILTERS.get(name) or _loaded(FILTERS, name, _FILTERS) for name in names]
     return (*named, *(each for each in DEFAULT_FILTERS if each in PHYSICAL and each not in named))
@@ -49,7 +56,7 @@ def weighers_named(
 ) -> tuple[tuple[Weigher, float], ...]:
     """Return a strategy's weighers with other multipliers, and more of them; 0 leaves one out.
 
-    Raises `Rejected` (`weigher_unknown`).
+    Raises `Rejected` (`weigher_unknown`, `weigher_unloadable`).
     """
     changed = {
         _WEIGHERS.get(name) or _loaded(WEIGHERS, name, _WEIGHERS): multiplier
@@ -61,9 +68,52 @@ def weighers_named(
 
 def _loaded(group: str, name: str, ours: Iterable[str]) -> Any:
     found = tuple(entry_points(group=group, name=name))
-    if len(found) == 1:
-        return found[0].load()
     kind = group.rpartition(".")[2]
-    where = f"no entry point of {group}" if not found else f"{len(found)} entry points of {group}"
-    message = f"{kind} is {name}: there is {where} called so, ours are {', '.join(ours)}"
-    raise Rejected(f"{kind.removesuffix('s')}_unknown", message, key=kind)
+    if len(found) != 1:
+        where = f"{len(found)} entry points of {group}" if found else f"no entry point of {group}"
+        message = f"{kind} is {name}: there is {where} called so, ours are {', '.join(ours)}"
+        raise Rejected(f"{kind.removesuffix('s')}_unknown", message, key=kind)
+    try:
+        function = found[0].load()
+    except Exception as error:
+        message = f"{kind} is {name}: its entry point {found[0].value} does not load: {error}"
+        raise Rejected(f"{kind.removesuffix('s')}_unloadable", message, key=kind) from error
+    return (_watched_filter if group == FILTERS else _watched_weigher)(name, function)
+
+
+def _watched_filter(name: str, function: Filter) -> Filter:
+    """Return the filter such that whatever is wrong with it is said to be its fault."""
+
+    @wraps(function)
+    def watched(demand: Demand, fleet: Fleet) -> Iterable[Check]:
+        with _named("filter", name):
+            checks = list(function(demand, fleet))
+        for each in checks:
+            if each.passed.shape != (len(fleet),) or each.passed.dtype != np.bool_:
+                rule = "should say true or false for each host"
+                raise Broken("filter_failed", f"filter {name} answers wrongly: {each.code} {rule}")
+        return checks
+
+    return watched
+
+
+def _watched_weigher(name: str, function: Weigher) -> Weigher:
+    @wraps(function)
+    def watched(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
+        with _named("weigher", name):
+            weights = function(demand, fleet, rows)
+        if np.shape(weights) not in ((), rows.shape) or not np.isfinite(weights).all():
+            rule = "should be a finite number, or one for each row"
+            raise Broken("weigher_failed", f"weigher {name} answers wrongly: {rule}")
+        return weights
+
+    return watched
+
+
+@contextmanager
+def _named(kind: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise Broken(f"{kind}_failed", f"{kind} {name} raised {what}") from error

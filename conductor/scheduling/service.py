@@ -191,13 +191,13 @@ class Scheduler:
     def _choose(
         self, demands: Demands, instance: Instance, want: Want
     ) -> Selection | NoHost | ConductorError:
+        fleet, fits = self._view.fleet, self._view.fits
         try:
             demand = demands.of(instance, forced=want.force)
+            fleet.habits.note_asked(demand.shape)
+            return choose(demand, fleet, self._settings, fits, self._chance)
         except (Rejected, Broken) as error:
             return error
-        self._view.fleet.habits.note_asked(demand.shape)
-        fleet, fits = self._view.fleet, self._view.fits
-        return choose(demand, fleet, self._settings, fits, self._chance)
 
     def _settle(self, uow: UnitOfWork, asking: _Asking, plan: Plan, fleet: Fleet) -> Iterable[Host]:
         """Write the plan and the reply; return the hosts as written.

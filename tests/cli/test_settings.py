@@ -16,6 +16,20 @@ def test_a_wrong_value_is_refused_with_its_rule() -> None:
         read_settings({"CONDUCTOR_METRICS_PORT": "70000"})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("CONDUCTOR_FILTERS", "in_zone, in_cell", "should be NAME,NAME"),
+        ("CONDUCTOR_FILTERS", ",", "should be NAME,NAME"),
+        ("CONDUCTOR_WEIGHERS", "less_busy", "should be NAME=NUMBER"),
+        ("CONDUCTOR_WEIGHERS", "less_busy=1e5", "should be NAME=NUMBER"),
+    ],
+)
+def test_a_wrong_list_is_refused_with_how_it_is_written(name: str, value: str, rule: str) -> None:
+    with pytest.raises(Rejected, match=f"^{name} is {value}: {rule}"):
+        read_settings({name: value})
+
+
 @pytest.mark.parametrize("name", ["CONDUCTOR_METRICS_PORT", "CONDUCTOR_PORT"])
 def test_what_kubernetes_injects_for_a_service_of_that_name_is_no_setting(name: str) -> None:
     settings = read_settings({name: "tcp://10.0.0.7:9180", "CONDUCTOR_SERVICE_HOST": "10.0.0.7"})

@@ -103,13 +103,64 @@ def test_a_third_party_adds_filters_and_weighers_by_entry_point(
     monkeypatch.setattr(plugins, "entry_points", found)
     filters = filters_named(["only_b"])
     weighers = weighers_named({"small_names": 2.0}, SPREAD)
-    assert (small_names, 2.0) in weighers
+    assert ("small_names", 2.0) in [(each.__name__, many) for each, many in weighers]
     world = World(settings=SchedulingSettings(filters=filters, weighers=weighers))
     world.add_hosts(host("a"), host("b"))
     assert chosen(world.build()) == ["b"]
     assert refusal(world.build(host="a")) == (
         "2 hosts: 1 is not b, 1 is not a, which was asked for"
     )
+
+
+def raises(_demand: Demand, _fleet: Fleet) -> Iterator[Check]:
+    raise ValueError("no such rack")
+
+
+def one_for_all(_demand: Demand, _fleet: Fleet) -> Iterator[Check]:
+    yield Check("odd", ("is odd", "are odd"), np.ones(1, np.bool_))
+
+
+def never_a_number(_demand: Demand, _fleet: Fleet, rows: Numbers) -> Floats:
+    return np.full(len(rows), np.nan)
+
+
+def raises_too(_demand: Demand, _fleet: Fleet, _rows: Numbers) -> Floats:
+    raise KeyError("rack")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("filter", "raises", "filter raises raised ValueError: no such rack"),
+        ("filter", "one_for_all", "filter one_for_all answers wrongly: odd should say"),
+        ("weigher", "never_a_number", "weigher never_a_number answers wrongly"),
+        ("weigher", "raises_too", "weigher raises_too raised KeyError"),
+    ],
+)
+def test_what_a_third_party_does_wrong_fails_the_decision_and_says_whose_it_is(
+    monkeypatch: pytest.MonkeyPatch, kind: str, name: str, said: str
+) -> None:
+    def found(group: str, name: str) -> tuple[EntryPoint, ...]:
+        return (EntryPoint(name, f"{__name__}:{name}", group),)
+
+    monkeypatch.setattr(plugins, "entry_points", found)
+    filters = filters_named([name] if kind == "filter" else ["in_service"])
+    weighers = weighers_named({name: 1.0}, SPREAD) if kind == "weigher" else SPREAD
+    world = World(settings=SchedulingSettings(filters=filters, weighers=weighers))
+    world.add_hosts(host("a"), host("b"))
+    assert refusal(world.build()).startswith(said)
+    assert world.host("a").used == {}
+
+
+@pytest.mark.parametrize("value", ["tests.nowhere:only_b", f"{__name__}:missing"])
+def test_a_third_party_that_does_not_load_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setattr(
+        plugins, "entry_points", lambda group, name: (EntryPoint(name, value, group),)
+    )
+    with pytest.raises(Rejected, match=f"filters is only_b: its entry point {value} does not load"):
+        filters_named(["only_b"])
 
 
 def settings_of(variables: Mapping[str, str]) -> SchedulingSettings:
