@@ -37,14 +37,14 @@ def ask(
 ) -> tuple[OperationRecord, bool]:
     """Post what a step asks and save the operation as waiting for it.
 
-    Returns the record and whether the ask counts as answered already: its children have
-    ended, or its host is down and need not be alive for it. Raises `Unreachable` (`host_down`)
-    for a host that is down and must be.
+    Returns the record and whether the ask counts as answered already: its host is down and need
+    not be alive for it. Raises `Unreachable` (`host_down`) for a host that is down and must be.
     """
     if isinstance(question, AwaitChildren):
         waiting = replace(record, waiting_on=ON_CHILDREN, state=OperationState.RUNNING)
-        scope.save(waiting, scope.settings.ask_again_s)
-        return waiting, record.children_left <= 0
+        left = record.children_left > 0
+        scope.save(waiting, scope.settings.ask_again_s if left else scope.settings.grace_s)
+        return waiting, False
     if isinstance(question, AskScheduler):
         return _ask_scheduler(scope, record, question), False
     up = host_is_up(scope.uow, question.host, scope.settings.down_after_s)
@@ -68,10 +68,13 @@ def ask_again(scope: Scope, record: OperationRecord) -> OperationRecord:
 def children_to_start(scope: Scope, record: OperationRecord) -> list[str]:
     """Return the children that an operation which now awaits them has just let go.
 
-    They are found soon should whoever lets them go die: until now their parent stood for them.
+    Where all have ended before, it is the operation's own turn to look how they ended. They are
+    found soon should whoever lets them go die: until now their parent stood for them.
     """
     if record.waiting_on != ON_CHILDREN:
         return []
+    if record.children_left <= 0:
+        return [record.id]
     ready = scope.uow.operations.where(parent_id=record.id, waiting_on=None, ended_at=None)
     soon = scope.uow.now + scope.settings.grace_s
     for child in ready:

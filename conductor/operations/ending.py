@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from conductor.operations.notices import notify
 from conductor.operations.waits import ON_CHILDREN, ON_INSTANCE
@@ -36,7 +37,7 @@ def fault_of(attempts: Sequence[Json], error: Json) -> Json:
     tried = [attempt for attempt in attempts if attempt.get("host")]
     if not tried or (len(tried) == 1 and tried[0]["error"] == error):
         return error
-    reasons = [f"{a['host']}: {a['error']['message']}" for a in tried]
+    reasons = _once_each(f"{a['host']}: {a['error']['message']}" for a in tried)
     if error != tried[-1]["error"]:
         reasons.append(f"then {error['message']}")
     return {
@@ -45,6 +46,12 @@ def fault_of(attempts: Sequence[Json], error: Json) -> Json:
         "message": f"{_attempts(len(tried))} failed. " + "; ".join(reasons),
         "data": {"attempts": [dict(attempt) for attempt in tried]},
     }
+
+
+def _once_each(reasons: Iterable[str]) -> list[str]:
+    """Return reasons in their order; one that came several times in a row says how often."""
+    runs = [(reason, len(list(same))) for reason, same in groupby(reasons)]
+    return [reason if times == 1 else f"{reason} ({times} times)" for reason, times in runs]
 
 
 def _attempts(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from conductor.liveness import host_is_up
@@ -96,9 +97,9 @@ def _children_ended(scope: Scope, record: OperationRecord) -> Ids:
     children = scope.uow.operations
     bad = (OperationState.FAILED, OperationState.STUCK)
     faults = [child.error or {} for child in children.where(parent_id=record.id, state=bad)]
-    called_back = children.count(parent_id=record.id, state=OperationState.CANCELLED)
+    called_back = children.where(parent_id=record.id, state=OperationState.CANCELLED)
     if record.cancel or (called_back and not faults):
-        reason = record.cancel or f"{called_back} were cancelled"
+        reason = record.cancel or _why_called_back(called_back)
         error = Rejected("cancelled", reason).to_json()
         return _close(scope, record, OperationState.CANCELLED, error)
     if faults:
@@ -112,6 +113,12 @@ def _children_ended(scope: Scope, record: OperationRecord) -> Ids:
 
 def _close(scope: Scope, record: OperationRecord, state: OperationState, error: Json) -> Ids:
     return ending.close(scope.uow, replace(record, error=error), state, {})
+
+
+def _why_called_back(children: Sequence[OperationRecord]) -> str:
+    reason = str((children[0].error or {}).get("message", "cancelled"))
+    others = len(children) - 1
+    return f"{reason}, and {others} more" if others else reason
 
 
 def _fault_of_children(faults: list[Json]) -> Json:

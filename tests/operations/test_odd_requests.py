@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from models.lifecycle import InstanceState, OperationState
+from models.messages.letters import CONDUCTOR
 from tests.operations.audit import check_at_rest
-from tests.operations.test_moves import ask, built
+from tests.operations.test_moves import ask, built, on_verb
 from tests.operations.test_replay import moody
 from tests.operations.world import PINNED, SHARED, World
 
@@ -208,3 +209,25 @@ def test_a_move_whose_source_refused_once_is_confirmed_by_itself_later() -> None
         assert world.instance_by_id(instance_id).state is state
         mood["bad"] = False
     check_at_rest(world)
+
+
+def test_the_same_reason_many_times_is_said_once() -> None:
+    world = World(hosts=2, fates=on_verb("refused", "power_on", "host-1"))
+    instance_id = built(world, PINNED, host="host-0")
+    operation = ask(world, "migrate_instance", instance_id)
+    message = str((world.operation(operation).error or {})["message"])
+    assert message.startswith("8 attempts failed. host-1: ")
+    assert message.endswith(" (8 times)")
+    assert message.count("host-1") == 1
+
+
+def test_a_build_whose_instances_were_called_back_says_by_what() -> None:
+    world = World(hosts=2)
+    build = world.build(PINNED, count=2)
+    world.deliver(CONDUCTOR)
+    for index in range(2):
+        world.submit("delete_instance", {"instance_id": world.instance(build, index).id})
+    world.run_out()
+    assert world.ended(build) is OperationState.CANCELLED
+    reason = "superseded by delete_instance, and 1 more"
+    assert (world.operation(build).error or {})["message"] == reason
