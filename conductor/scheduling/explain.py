@@ -79,7 +79,7 @@ def verdicts(demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> list
         answer = fit_or_lack(demand.shape, host, pack=settings.pack)
         if isinstance(answer, Lack):
             text = answer.lacks[0]
-            failed.append(Verdict(host.name, answer.code, text, answer.need, answer.have))
+            failed.append(Verdict(host.name, answer.code, text, *answer.numbers))
         elif shares_on(host, demand.shape.request, fleet.beside, demand.held) is None:
             failed.append(Verdict(host.name, NO_PROVIDERS, NO_PROVIDERS_TEXTS[0]))
         else:

@@ -27,12 +27,37 @@ _TEXTS: Final = {
     "not_enough_memory": "free memory in one NUMA cell",
     "not_enough_pages": "free pages of the size asked for in one NUMA cell",
     "page_size_not_offered": "pages of the size asked for",
+    "memory_not_whole_pages": "pages of which its memory is a whole number",
     "not_enough_shared_cpus": "shared CPUs in one NUMA cell",
+    "not_enough_dedicated_cpus": "free dedicated CPUs in one NUMA cell",
+    "no_sibling_threads": "sibling threads",
+    "not_enough_sibling_threads": "free CPUs with a free sibling in one NUMA cell",
+    "siblings_not_blockable": "cores whose other threads nobody else may use",
+    "not_enough_free_cores": "wholly free cores in one NUMA cell",
+    "no_core_for_emulator_threads": "wholly free cores, one for emulator threads, in one NUMA cell",
     "cpu_limit_exceeded": "shared CPUs within the ratio of one NUMA cell",
     "memory_limit_exceeded": "memory within the ratio of one NUMA cell",
     "too_few_host_cells": "NUMA cells",
     "host_cells_contended": "NUMA cells that fit at the same time",
+    "devices_not_local": "devices near the NUMA cells that fit",
+    "network_not_local": "the networks asked for near the NUMA cells that fit",
+    "affinity_not_satisfiable": "NUMA cells near all networks and devices at the same time",
 }
+"""What a host lacks, by every code that the fitter has."""
+
+_UNCOUNTED: Final = frozenset(
+    {
+        "page_size_not_offered",
+        "memory_not_whole_pages",
+        "no_sibling_threads",
+        "siblings_not_blockable",
+        "network_not_local",
+        "affinity_not_satisfiable",
+    }
+)
+"""Codes that are no matter of how much: their numbers, where there are any, compare to nothing."""
+
+_UNITS: Final = {"not_enough_memory": "MiB", "memory_limit_exceeded": "MiB"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +69,15 @@ class Lack:
     have: int
 
     @property
+    def numbers(self) -> tuple[int, int] | tuple[None, None]:
+        """What was needed and what there is, where that is what kept it out."""
+        return (None, None) if self.code in _UNCOUNTED else (self.need, self.have)
+
+    @property
     def lacks(self) -> tuple[str, str]:
         """The predicate for one host and for several."""
-        return _lacks(self.code)
+        what = _TEXTS.get(self.code, self.code.replace("_", " "))
+        return f"lacks {what}", f"lack {what}"
 
 
 _Known = tuple[HostTopology, Mapping[str, Inventory], Placement | None]
@@ -94,15 +125,17 @@ class Answers:
         for number in dict.fromkeys(codes.tolist()):
             some = rows[codes == number]
             best = some[self._have[some].argmax()]
-            code = self._codes[number]
+            lack = Lack(self._codes[number], int(self._need[best]), int(self._have[best]))
+            need, have = lack.numbers
             yield Removal(
-                code,
-                _lacks(code),
+                lack.code,
+                lack.lacks,
                 len(some),
                 tuple(self.fleet.hosts[row].name for row in some[:EXAMPLES]),
-                int(self._need[best]),
-                int(self._have[best]),
-                self.fleet.hosts[best].name,
+                need,
+                have,
+                None if need is None else self.fleet.hosts[best].name,
+                _UNITS.get(lack.code, ""),
             )
 
     def _refuse(self, row: int, lack: Lack) -> Lack:
@@ -148,10 +181,5 @@ def lack_of(misfit: Misfit) -> Lack:
     return Lack(nearest.code, nearest.need, nearest.have)
 
 
-def _lacks(code: str) -> tuple[str, str]:
-    what = _TEXTS.get(code, code.replace("_", " "))
-    return f"lacks {what}", f"lack {what}"
-
-
 def _nearness(pair: CellMisfit) -> float:
-    return pair.have / max(pair.need, 1)
+    return 0.0 if pair.code in _UNCOUNTED else pair.have / max(pair.need, 1)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from conductor.scheduling.choice import choose
 from conductor.scheduling.explain import POSSIBLE, story_of, verdicts
+from conductor.scheduling.fits import Fits, Lack
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Decision
+from models.hardware import misfits
+from models.hardware.affinity import DEVICES, NETWORK
 from models.hardware.topology import HostTopology, PagePool
 from models.messages.letters import Reply
 from tests.scheduling.test_whatif import demand
@@ -132,3 +136,21 @@ def test_a_verdict_tells_what_the_fitter_found() -> None:
     fleet = Fleet([replace(host("b"), topology=HostTopology(cells))], up=["b"])
     (found,) = verdicts(demand(split), fleet, SchedulingSettings())
     assert found.check == "memory_not_whole_pages"
+    assert (found.text, found.need) == ("lacks pages of which its memory is a whole number", None)
+
+
+def test_every_reason_of_the_fitter_has_words_and_numbers_only_where_they_compare() -> None:
+    codes = (*misfits.WORDS, misfits.TOO_FEW, misfits.CONTENDED, misfits.AFFINITY, NETWORK, DEVICES)
+    for code in codes:
+        one, several = Lack(code, 4, 2).lacks
+        assert one.removeprefix("lacks ") == several.removeprefix("lack ") != code.replace("_", " ")
+    plain = host("a")
+    every = plain.topology.cells[0].dedicated_cpus
+    cell = replace(plain.topology.cells[0], siblings=(every & 0b00110000, every & 0b11000000))
+    fleet = Fleet([replace(plain, topology=HostTopology((cell,)))], up=["a"])
+    alone = demand(pinned(vcpus=2, **{"hw:cpu_thread_policy": "isolate"}))
+    refused = choose(alone, fleet, SchedulingSettings(), Fits())
+    assert str(refused) == "1 host: 1 lacks cores whose other threads nobody else may use"
+    shared = demand(flavor(vcpus=2, memory_mib=9000, **{"hw:numa_nodes": "1"}))
+    refused = choose(shared, fleet, SchedulingSettings(), Fits())
+    assert "MiB" in str(refused)
