@@ -46,7 +46,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Rebuild:
     instance = movable(new, uow, _STATES)
     check_alive(new, uow, instance.host or "")
     body = image_of(request.image, uow, "image")
-    image_fits(body, instance.flavor, volume_backed=False)
+    image_fits(body, instance.flavor, "image", volume_backed=False)
     image = Image(body.id, body.name or "", body.properties)
     _same_topology(instance, image)
     _traits_there(instance, image, uow)

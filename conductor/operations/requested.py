@@ -62,7 +62,7 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
     )
     refuse_contradictions(flavor, image or NO_IMAGE)
     if image_body is not None:
-        image_fits(image_body, flavor, volume_backed=bool(body.block_devices))
+        image_fits(image_body, flavor, "instance.flavor", volume_backed=bool(body.block_devices))
     if body.host is not None and uow.hosts.get(body.host) is None:
         raise _unknown("host", "instance.host", body.host)
     _known(uow, "zone", "instance.availability_zone", body.availability_zone)
@@ -111,20 +111,20 @@ def _image_named(name: str, uow: UnitOfWork) -> CatalogueEntry | None:
     return named[0] if named else None
 
 
-def image_fits(image: ImageBody, flavor: Flavor, *, volume_backed: bool) -> None:
-    """Refuse a flavor that is smaller than the image says it needs."""
+def image_fits(image: ImageBody, flavor: Flavor, field: str, *, volume_backed: bool) -> None:
+    """Refuse a flavor that is smaller than the image says it needs; `field` is what was asked."""
     if flavor.memory_mib < image.min_memory_mb:
         raise Rejected(
             "flavor_memory_too_small",
             f"flavor memory_mb is {flavor.memory_mib}: image {image.id} needs "
             f"{image.min_memory_mb}",
-            key="instance.flavor",
+            key=field,
         )
     if not volume_backed and 0 < flavor.root_gb < image.min_disk_gb:
         raise Rejected(
             "flavor_disk_too_small",
             f"flavor root_gb is {flavor.root_gb}: image {image.id} needs {image.min_disk_gb}",
-            key="instance.flavor",
+            key=field,
         )
 
 

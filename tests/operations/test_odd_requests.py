@@ -231,3 +231,12 @@ def test_a_build_whose_instances_were_called_back_says_by_what() -> None:
     assert world.ended(build) is OperationState.CANCELLED
     reason = "superseded by delete_instance, and 1 more"
     assert (world.operation(build).error or {})["message"] == reason
+
+
+def test_a_rebuild_with_an_image_that_needs_more_names_the_field_that_it_has() -> None:
+    world = World()
+    instance_id = built(world, {**SHARED, "root_gb": 1})
+    for needs in ({"min_memory_mb": 10_000}, {"min_disk_gb": 100}):
+        image = {"id": "large", **needs}
+        operation = ask(world, "rebuild_instance", instance_id, image=image)
+        assert (world.operation(operation).error or {})["key"] == "image"
