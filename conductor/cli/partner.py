@@ -39,3 +39,11 @@ def partner_of(settings: Settings, store: Store) -> Partner | None:
     except Unreachable as error:
         _log.warning("placement is away", at=client.shown, reason=error.message)
     return Partner(store, placement)
+
+
+def greet(url: str) -> None:
+    """Ask the Placement server there whether it serves us; raise `Unreachable` or `Rejected`."""
+    from conductor.placement.http_client import PlacementClient  # noqa: PLC0415 - as said above
+    from conductor.placement.http_placement import HttpPlacement  # noqa: PLC0415 - as said above
+
+    HttpPlacement(PlacementClient(url)).greet()

@@ -290,6 +290,17 @@ def test_health_without_a_conductor_is_exit_code_4(cli: Cli) -> None:
     assert {row["name"]: row["state"] for row in result.json}["conductors"] == "away"
 
 
+def test_health_names_a_placement_server_that_is_away(
+    here: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONDUCTOR_PLACEMENT_URL", "http://me:canary-7d@127.0.0.1:9")
+    result = here("health")
+    assert result.code == 4
+    (found,) = [each for each in result.json if each["name"] == "placement"]
+    assert (found["state"], "127.0.0.1:9" in found["detail"]) == ("away", True)
+    assert "canary" not in result.out + result.err
+
+
 def test_health_names_a_broker_that_is_away(
     cli: Cli, system: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

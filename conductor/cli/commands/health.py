@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from conductor.cli.failures import AWAY
 from conductor.cli.output import Output, show_all
+from conductor.cli.partner import greet
 from conductor.cli.reach import ALIVE_WITHIN_S, Reach, reach
 from conductor.cli.reading import sights_of
 from conductor.cli.tables import key, table_of
@@ -50,7 +51,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def health(output: Output = None) -> None:
-    """Say whether database, broker, results, conductors, schedulers and hosts are there."""
+    """Say whether services, conductors, schedulers and hosts are there."""
     settings = read_settings()
     findings = [*_services(settings), *_processes()]
     rows = [finding.to_json() for finding in findings]
@@ -65,6 +66,8 @@ def _services(settings: Settings) -> Iterable[Finding]:
         yield Finding("broker", True, False, "embedded: none is needed")
     else:
         yield _tried("broker", True, lambda: _ask_broker(settings.broker_url))
+    if url := settings.placement_url.get_secret_value():
+        yield _tried("placement", True, lambda: greet(url))
     if settings.result_url:
         yield _tried("results", False, lambda: _ask_redis(settings.result_url))
 
@@ -111,7 +114,7 @@ def _tried(name: str, needed: bool, ask: Callable[[], None]) -> Finding:
     started = time.monotonic()
     try:
         ask()
-    except Unreachable as error:
+    except ConductorError as error:
         return Finding(name, False, needed, error.message)
     return Finding(name, True, needed, _answered(started))
 
