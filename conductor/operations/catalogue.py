@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,7 +19,10 @@ from models.hardware.image import Image
 from models.lifecycle import InstanceState
 from models.messages.base import Message, parse
 from models.messages.catalogue import (
+    BUSY_LIMIT,
     CATALOGUE,
+    COUNT_LIMIT,
+    OWN_MULTIPLIER,
     AggregateBody,
     FlavorBody,
     ImageBody,
@@ -28,6 +33,7 @@ from models.messages.catalogue import (
 from models.messages.requests import DefineEntry, RemoveEntry
 
 _SHOWN = 10
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ def _refuse_senseless(body: Message, uow: UnitOfWork) -> None:
     match body:
         case AggregateBody() | ZoneBody():
             _hosts_exist(body.hosts, uow)
+            if isinstance(body, AggregateBody):
+                _numbers_are_numbers(body.metadata)
         case FlavorBody():
             flavor = flavor_of(body, uow, "body")
             refuse_flavor(flavor)
@@ -80,6 +88,18 @@ def _refuse_senseless(body: Message, uow: UnitOfWork) -> None:
             raise Rejected("group_invalid", message, key="max_server_per_host")
         case _:
             pass
+
+
+def _numbers_are_numbers(metadata: Mapping[str, str]) -> None:
+    """Refuse metadata that limits or weighs hosts by what is no number: it would do nothing."""
+    for key, value in metadata.items():
+        if key in (COUNT_LIMIT, BUSY_LIMIT) and not value.isdecimal():
+            rule = "should be a whole number"
+        elif key.endswith(OWN_MULTIPLIER) and not _NUMBER.fullmatch(value):
+            rule = "should be a number"
+        else:
+            continue
+        raise Rejected("metadata_invalid", f"{key} is {value[:40]!r}: {rule}", key="metadata")
 
 
 def _classes_exist(quota: QuotaBody) -> None:

@@ -29,11 +29,9 @@ from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import NO_PLACE, Fleet, Mask, Numbers
 from conductor.scheduling.groups import closed_places, joined_places
 from conductor.scheduling.numa_filter import has_numa_cells
+from models.messages.catalogue import BUSY_LIMIT, COUNT_LIMIT
 
-COUNT_LIMIT: Final = "max_instances_per_host"
 UNBOUNDED: Final = 2**31
-BUSY_LIMIT: Final = "max_io_ops_per_host"
-"""Metadata of aggregates that limits what their hosts have, or do, at once."""
 
 _NAMES = {VCPU: "shared CPUs", PCPU: "dedicated CPUs", MEMORY_MB: "memory", DISK_GB: "disk"}
 _UNITS = {MEMORY_MB: "MiB", DISK_GB: "GiB"}

@@ -14,6 +14,7 @@ from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import Fleet, Mask, Numbers, Tagged
 from conductor.scheduling.room import Floats
 from conductor.scheduling.settings import SchedulingSettings
+from models.messages.catalogue import OWN_MULTIPLIER
 
 CHEAP_LOOKS: Final = 8
 ONE_TIER: Final = 0.1
@@ -65,7 +66,7 @@ def ranked(alive: Mask, demand: Demand, fleet: Fleet, settings: SchedulingSettin
     if len(rows):
         for weigher, multiplier in settings.weights:
             name = weigher.__name__
-            of_own = fleet.tagged(f"{name}_weight_multiplier")
+            of_own = fleet.tagged(f"{name}{OWN_MULTIPLIER}")
             own = _multipliers(of_own, multiplier, fleet)[rows] if of_own else multiplier
             part = own * weigher(demand, fleet, rows)
             scores += part

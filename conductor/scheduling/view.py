@@ -14,12 +14,12 @@ import numpy as np
 
 from conductor.liveness import is_up, silent_before
 from conductor.placement.following import Follower
-from conductor.scheduling.filters import BUSY_LIMIT
 from conductor.scheduling.fits import Fits
 from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet, Mask
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Heartbeat, Host, Provider
+from models.messages.catalogue import BUSY_LIMIT
 
 COMPUTE: Final = "compute"
 

@@ -53,6 +53,14 @@ class AggregateBody(Message):
     metadata: dict[str, str] = {}
 
 
+COUNT_LIMIT = "max_instances_per_host"
+BUSY_LIMIT = "max_io_ops_per_host"
+"""Metadata of aggregates that limits what their hosts have, or do, at once: whole numbers."""
+
+OWN_MULTIPLIER = "_weight_multiplier"
+"""What metadata of aggregates ends with that gives their hosts a weigher's multiplier: a number."""
+
+
 class ZoneBody(Message):
     """An availability zone: the hosts that users know by one name."""
 

@@ -81,6 +81,14 @@ def test_deleting_what_is_not_there_is_refused(here: Cli, group: str, name: str)
         ),
         (("images", "create", "i", "--property", "=v"), "property"),
         (("aggregates", "create", "a", "--host", "nope"), "nope"),
+        *(
+            (("aggregates", "create", "a", "--host", "alpha", "--metadata", said), named)
+            for said, named in (
+                ("max_instances_per_host=many", "max_instances_per_host is 'many'"),
+                ("max_io_ops_per_host=-1", "max_io_ops_per_host is '-1'"),
+                ("room_left_weight_multiplier=nan", "room_left_weight_multiplier is 'nan'"),
+            )
+        ),
         (("zones", "create", "z", "--host", "nope"), "nope"),
         (("server-groups", "create", "g", "--policy", "odd"), "policy"),
         (("quotas", "create", "p", "--cores", -2), "cores"),
