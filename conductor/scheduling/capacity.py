@@ -101,16 +101,20 @@ class Capacity:
         """Return how many more a host takes, with what is left of the providers beside it."""
         if not self._looks_beside:
             return min(most, self._counts.of(host))
-        count = 0
+        near, shared = self._fleet.beside.near(host)
+        count, shape = 0, self._demand.shape
         while count < most:
-            shape, beside = self._demand.shape, self._fleet.beside
-            shares = shares_on(host, shape.request, beside, {})
+            shares = shares_on(host, shape.request, near, {})
             answer = place(shape, host, pack=self._settings.pack)
             if shares is None or isinstance(answer, Misfit):
-                return count
+                break
             host = charged(host, [Holding("", "", answer, shares.own)], host.updated_at)
-            self._fleet.beside = beside.charged(shares.beside)
+            near = near.charged(shares.beside)
             count += 1
+        if shared and count:
+            # What is the host's alone nobody else can use, so only what it shares has to be noted.
+            left = {each: near.get(each) for each in shared}
+            self._fleet.beside = self._fleet.beside.newer(left)
         return count
 
     @property

@@ -118,6 +118,11 @@ class Beside:
         sharing = (self._by_id[each] for each in self._kin.sharing_with(host))
         return Tree((root_of(host), *under), tuple(sharing))
 
+    def near(self, host: Host) -> tuple[Beside, tuple[str, ...]]:
+        """Return those alone that a host's instances can use, and the ids of who shares of them."""
+        near = self.tree_of(host).providers[1:]
+        return Beside(near), tuple(each.id for each in near if is_sharing(each))
+
     def charged(self, held: Held, *, back: bool = False) -> Beside:
         """Return them with this much more in use, or less where it is given back."""
         sign = -1 if back else 1

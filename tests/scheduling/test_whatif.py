@@ -239,6 +239,18 @@ def test_storage_that_is_shared_is_not_lost_with_a_host_and_is_its_users_own() -
     assert {(loss.more, loss.homeless) for loss in losses} == {(3, ())}
 
 
+def test_what_a_child_shares_with_other_hosts_is_counted_once() -> None:
+    hosts = [replace(host(name), provider_id=name, aggregates=("near",)) for name in "ab"]
+    fleet = Fleet(hosts, up="ab")
+    shared = replace(
+        card("card-a", "a", 3), traits=frozenset({SHARING}), aggregates=frozenset({"near"})
+    )
+    fleet.beside = Beside([shared, card("card-b", "b", 1)])
+    wish = demand(flavor(**{"resources1:CUSTOM_CARD": "1"}))
+    assert Capacity(wish, fleet, SETTINGS).room.by_host == {"a": 3, "b": 1}
+    assert fleet.beside.get("card-a") == shared
+
+
 def test_a_move_frees_a_card_too_and_takes_one_where_it_goes() -> None:
     filled = Filled()
     filled.add(*(replace(host(name), provider_id=name) for name in "ab"))
