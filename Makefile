@@ -25,7 +25,7 @@ demo: $(INSTALLED) ## see the main job done, in one process, with simulated host
 	@$(BIN)/conductor demo
 
 test: $(INSTALLED) services ## run every test, on real RabbitMQ, PostgreSQL and Redis too
-	@$(BIN)/pytest
+	@$(BIN)/python -m tests.halves
 
 check: $(INSTALLED) ## style, formatting, types and who may import whom
 	$(BIN)/ruff check
