@@ -14,12 +14,17 @@ EVERY_S: Final = 60.0
 _log = structlog.get_logger(__name__)
 
 
+def _warn(event: str, **fields: Any) -> None:
+    # Looked up now: a method taken at import keeps the output that was set then.
+    _log.warning(event, **fields)
+
+
 class RareWarnings:
     """Logs the first warning of a kind, then one a minute with the count of those in between."""
 
     def __init__(
         self,
-        warn: Callable[..., None] = _log.warning,
+        warn: Callable[..., None] = _warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._warn = warn
