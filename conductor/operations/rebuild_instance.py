@@ -6,7 +6,6 @@ place stays, so a rebuild works on a full host too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from conductor.operations.definition import AskHost, NewOperation, Operation, Ou
 from conductor.operations.instances import must_get, spawn_args
 from conductor.operations.moves import check_alive, movable
 from conductor.operations.requested import NO_IMAGE, image_fits, image_of
+from conductor.placement.host_wishes import host_wishes_of, unmet_by
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.errors import Rejected
@@ -49,7 +49,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Rebuild:
     image_fits(body, instance.flavor, "image", volume_backed=False)
     image = Image(body.id, body.name or "", body.properties)
     _same_topology(instance, image)
-    _traits_there(instance, image, uow)
+    _host_suits(instance, image, uow)
     uow.instances.save(replace(instance, task_state=TaskState.REBUILDING, updated_at=uow.now))
     return Rebuild(
         instance.id,
@@ -146,26 +146,10 @@ def _same_topology(instance: Instance, image: Image) -> None:
         raise Rejected("image_changes_numa", message, key="image")
 
 
-def _traits_there(instance: Instance, image: Image, uow: UnitOfWork) -> None:
-    """Traits that the host lacks, or that the flavor forbids, refuse the image."""
-    required = _required(image)
+def _host_suits(instance: Instance, image: Image, uow: UnitOfWork) -> None:
+    """What the new image asks of a host, as the scheduler would ask, refuses it (C13, C14)."""
+    wishes = host_wishes_of(instance.flavor, image)
     host = uow.hosts.get(instance.host or "")
-    forbidden = {
-        key.removeprefix("trait:")
-        for key, value in instance.flavor.extra_specs.items()
-        if key.startswith("trait:") and value == "forbidden"
-    }
-    wrong = sorted((required - set(host.traits if host else ())) | (required & forbidden))
-    if wrong:
-        message = f"image is {image.id}: it requires {wrong[0]}, which {instance.host} cannot give"
-        raise Rejected("trait_missing", message, key="image")
-
-
-def _required(image: Image) -> set[str]:
-    listed = cast(Iterable[str], image.properties.get("traits_required") or ())
-    named = [
-        key.removeprefix("trait:")
-        for key, value in image.properties.items()
-        if key.startswith("trait:") and value == "required"
-    ]
-    return {*named, *listed}
+    unmet = None if host is None else unmet_by(host, wishes)
+    if unmet is not None:
+        raise Rejected("trait_missing", f"image is {image.id}: {unmet}", key="image")

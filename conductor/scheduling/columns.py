@@ -9,16 +9,14 @@ from operator import or_
 from typing import Final
 
 from conductor.placement.devices import CLASS as DEVICE_CLASS
+from conductor.placement.host_wishes import has_trait, is_of
 from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.demand import Shape
 from conductor.scheduling.fleet import CellColumn, HostColumn
-from conductor.scheduling.host_wishes import ARCHITECTURE
 from conductor.store.records import Host
 from models.hardware.guest import ANY_PAGES, DEDICATED, LARGE_PAGES, MIXED, SMALL_PAGES
 from models.hardware.topology import HostCell
 from models.units import KIB_PER_MIB
-
-HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
 
 CAPABILITIES: Final[Mapping[str, Callable[[Host], str]]] = {
     "hypervisor_type": lambda host: host.hypervisor,
@@ -90,11 +88,7 @@ def trait_column(trait: str) -> HostColumn:
     """Return the column of who has a trait; that of threads follows from the hardware too."""
 
     def has(host: Host) -> int:
-        if trait in host.traits:
-            return 1
-        return trait == HYPERTHREADING and any(
-            cell.threads_per_core > 1 for cell in host.topology.cells
-        )
+        return has_trait(host, trait)
 
     return has
 
@@ -103,11 +97,10 @@ def trait_column(trait: str) -> HostColumn:
 def architecture_column(trait: str) -> HostColumn:
     """Return the column of who is of an architecture, or has not said of which."""
 
-    def is_of(host: Host) -> int:
-        said = [each for each in host.traits if each.startswith(ARCHITECTURE)]
-        return not said or trait in said
+    def says(host: Host) -> int:
+        return is_of(host, trait)
 
-    return is_of
+    return says
 
 
 @lru_cache(maxsize=256)

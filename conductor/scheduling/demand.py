@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import Final
 
 from conductor.placement.devices import device_requests
+from conductor.placement.host_wishes import HostWishes, host_wishes_of
 from conductor.placement.providers import Resources
 from conductor.placement.requests import CandidateRequest
 from conductor.placement.resources import MEMORY_MB, VCPU, amounts
 from conductor.placement.wishes import largest_of, request_of
 from conductor.scheduling.groups import GroupRule
-from conductor.scheduling.host_wishes import HostWishes, host_wishes_of
 from conductor.scheduling.trees import Held
 from conductor.store.records import Host, Instance
 from models.hardware.constraints import guest_topology

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -303,6 +304,34 @@ def test_an_image_that_changes_the_numa_demand_is_refused_and_nothing_changes() 
     assert error_code(world, operation) == "image_changes_numa"
     assert image_of(world, instance_id) == "img"
     check_at_rest(world)
+
+
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        ({"trait:CUSTOM_MISSING": "required"}, "trait_missing"),
+        ({"trait:CUSTOM_SLOW": "required"}, "traits_contradict"),
+        ({"hw_architecture": "aarch64"}, "trait_missing"),
+        ({"hw_architecture": "x86_64"}, None),
+    ],
+)
+def test_a_rebuild_asks_of_the_host_what_a_build_would(
+    properties: dict[str, str], code: str | None
+) -> None:
+    world = World(hosts=1)
+    with world.store.begin() as uow:
+        host = uow.hosts.lock("host-0")
+        assert host is not None
+        uow.hosts.save(replace(host, traits=("HW_ARCH_X86_64",), version=host.version + 1))
+    forbidden = {**SHARED, "extra_specs": {"trait:CUSTOM_SLOW": "forbidden"}}
+    instance_id = built(world, forbidden)
+    image = {"id": "img-2", "properties": properties}
+    operation = ask(world, "rebuild_instance", instance_id, image=image)
+    if code is None:
+        assert world.ended(operation) is OperationState.SUCCEEDED
+    else:
+        assert error_code(world, operation) == code
+        assert image_of(world, instance_id) == "img"
 
 
 def test_a_failed_rebuild_has_the_old_image_again() -> None:

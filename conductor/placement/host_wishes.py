@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from conductor.placement.wishes import grouped_traits
+from conductor.store.records import Host
 from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
 from models.hardware.image import Image
@@ -21,6 +22,9 @@ ARCHITECTURE: Final = "HW_ARCH_"
 """Prefix of the traits that name an architecture; a host without any has not said which it is."""
 
 CAPABILITY: Final = "capabilities:"
+
+HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
+"""The trait of hosts with threads, which the hardware has by itself."""
 
 _TRAIT: Final = re.compile(r"trait(?:\d+|_[A-Za-z0-9_-]+)?:(\S+)")
 
@@ -55,6 +59,34 @@ def host_wishes_of(flavor: Flavor, image: Image | None) -> HostWishes:
     return HostWishes(
         required | by_image, forbidden, _architecture(image), FrozenMap(_capabilities(flavor))
     )
+
+
+def has_trait(host: Host, trait: str) -> bool:
+    """Say whether a host has a trait; that of threads follows from the hardware too."""
+    if trait in host.traits:
+        return True
+    return trait == HYPERTHREADING and any(
+        cell.threads_per_core > 1 for cell in host.topology.cells
+    )
+
+
+def is_of(host: Host, architecture: str) -> bool:
+    """Say whether a host is of an architecture (a trait), or has not said of which."""
+    said = [each for each in host.traits if each.startswith(ARCHITECTURE)]
+    return not said or architecture in said
+
+
+def unmet_by(host: Host, wishes: HostWishes) -> str | None:
+    """Return the first wish about traits and architecture that a host does not meet, if any."""
+    for trait in sorted(wishes.required):
+        if not has_trait(host, trait):
+            return f"{host.name} lacks the trait {trait}"
+    for trait in sorted(wishes.forbidden):
+        if has_trait(host, trait):
+            return f"{host.name} has the forbidden trait {trait}"
+    if wishes.architecture is not None and not is_of(host, wishes.architecture):
+        return f"{host.name} is of another architecture than {wishes.architecture}"
+    return None
 
 
 def _required_by(image: Image) -> frozenset[str]:
