@@ -207,8 +207,9 @@ class UnitOfWork(Protocol):
     def lock(self, name: str) -> None:
         """Keep others that lock the same name waiting until the end; no record has to have it.
 
-        Who locks several names does so in ascending order, and before any record. A store with
-        one writer has nothing to do.
+        Whatever follows in this transaction is read and written after the lock was got. Who locks
+        several names does so in ascending order, and before any record. A store with one writer has
+        nothing to do.
         """
 
     def savepoint(self) -> AbstractContextManager[None]:

@@ -87,10 +87,10 @@ class Session:
         self.read &= self.held.keys()
 
     def lock(self, name: str) -> None:
-        """Wait for whoever locked the same name before; SQLite's only writer is alone."""
+        """Let what follows wait for whoever locked the name; SQLite's only writer is alone."""
         self.check_writes()
         if self.statements.dialect != "sqlite":
-            self.run(_LOCK, {"name": name})
+            self.run_later(_LOCK, {"name": name})
 
     def check_writes(self) -> None:
         """Raise `Broken` in a transaction that is for reading."""

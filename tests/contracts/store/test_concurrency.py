@@ -212,12 +212,14 @@ def test_names_that_differ_do_not_wait_and_a_lock_ends_with_its_transaction(
             try:
                 with other.begin() as uow:
                     uow.lock(name)
+                    uow.events.count()
                     seen.append(name)
             except Conflict as conflict:
                 seen.append(conflict.code)
 
     with store.begin() as uow:
         uow.lock("a")
+        uow.events.count()
         together([second])
     together([second])
     assert seen == ["b", "lock_timeout", "b", "a"]
