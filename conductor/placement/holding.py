@@ -74,9 +74,17 @@ def heal(placement: PlacementService, wanted: Consumer) -> bool:
     return _write(placement, [wanted.id], lambda _: [wanted])
 
 
-def heal_all(placement: PlacementService, wanted: Sequence[Consumer]) -> bool:
-    """Let all of these hold what they should, or none; say whether any did not before."""
-    return _write(placement, [each.id for each in wanted], lambda _: wanted)
+def heal_all(
+    placement: PlacementService,
+    consumer_ids: Sequence[str],
+    wanted: Callable[[], Sequence[Consumer]],
+) -> bool:
+    """Let all of these hold what they should, or none; say whether any did not before.
+
+    What they should is asked after what they hold was read: who writes meanwhile makes both be
+    read anew, so that nothing old is written over something new.
+    """
+    return _write(placement, consumer_ids, lambda _: wanted())
 
 
 def plan_move(

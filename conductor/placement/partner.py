@@ -41,14 +41,18 @@ class Difference:
 class _Side:
     """What our tables say of one tree of providers, and who holds what of it here and there.
 
-    `held` and `there` are by provider id and consumer; `consumers` are as they are here.
+    `held` and `there` are by provider id and consumer; a family is an instance with its moves.
     """
 
     providers: Sequence[Provider]
     held: Mapping[str, Mapping[str, Resources]]
     there: Mapping[str, Mapping[str, Resources]]
-    consumers: Mapping[str, Consumer]
     families: Sequence[tuple[str, ...]]
+
+    @property
+    def consumers(self) -> frozenset[str]:
+        """Everybody who is ours."""
+        return frozenset(who for family in self.families for who in family)
 
 
 class Server(PlacementService, Protocol):
@@ -80,11 +84,11 @@ class Partner:
         """
         with self._store.read() as uow:
             ours = StorePlacement(uow)
-            wanted = [ours.consumer(each) for each in consumer_ids]
-            roots = {root for each in wanted for root in _roots(ours, each.allocations)}
+            held = [ours.consumer(each) for each in consumer_ids]
+            roots = {root for each in held for root in _roots(ours, each.allocations)}
         for root in sorted(roots):
             self._flush(self._side(root))
-        heal_all(self._placement.on_behalf_of(request_id), wanted)
+        self._heal(self._placement.on_behalf_of(request_id), consumer_ids)
 
     def follow(self) -> int:
         """Write there what has changed here since the last call; return how many trees failed.
@@ -130,12 +134,20 @@ class Partner:
         differing = {each.consumer_id for each in self._differing(side)}
         for family in side.families:
             if not differing.isdisjoint(family):
-                heal_all(self._placement, [side.consumers[each] for each in family])
+                self._heal(self._placement, family)
+
+    def _heal(self, placement: PlacementService, consumer_ids: Sequence[str]) -> None:
+        def now() -> list[Consumer]:
+            with self._store.read() as uow:
+                ours = StorePlacement(uow)
+                return [ours.consumer(each) for each in consumer_ids]
+
+        heal_all(placement, consumer_ids, now)
 
     def _differing(self, side: _Side) -> Iterator[Difference]:
         for provider in side.providers:
             here, there = side.held[provider.id], side.there.get(provider.id, {})
-            for who in sorted(side.consumers.keys() & (here.keys() | there.keys())):
+            for who in sorted(side.consumers & (here.keys() | there.keys())):
                 ours, theirs = here.get(who, {}), there.get(who, {})
                 if dict(ours) != dict(theirs):
                     yield Difference(provider.name, who, ours, theirs)
@@ -153,8 +165,7 @@ class Partner:
             held = {each.id: ours.consumers_of(each.id) for each in providers}
             named = {who for side in (*held.values(), *there.values()) for who in side}
             families = _families(uow, named)
-            consumers = {who: ours.consumer(who) for family in families for who in family}
-        return _Side(providers, held, there, consumers, families)
+        return _Side(providers, held, there, families)
 
     def _flush(self, side: _Side) -> None:
         """Let the server have what we say of our providers, and keep what others added to them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -236,3 +236,35 @@ def test_what_was_changed_behind_our_back_is_a_difference(world: Partnered) -> N
     world.server.write([replace(held, allocations={})])
     (difference,) = world.differences()
     assert (difference.provider, difference.consumer_id) == ("host-0", instance)
+
+
+def test_a_claim_that_comes_while_changes_are_followed_is_not_written_over(
+    world: Partnered,
+) -> None:
+    instance = built(world, SHARED, host="host-0")
+    held = world.server.consumer(instance)
+    world.server.write([replace(held, allocations={})])
+    follower = Partner(world.store, Overtaken(world.server, lambda: built(world, PINNED)))
+    follower.follow()
+    assert world.differences() == []
+    assert len(world.there("host-0")) + len(world.there("host-1")) == 2
+
+
+class Overtaken:
+    """A placement service where somebody builds just when a consumer's holdings were read."""
+
+    def __init__(self, server: Server, meanwhile: Callable[[], object]) -> None:
+        self._server = server
+        self._meanwhile = [meanwhile]
+
+    def on_behalf_of(self, _: str) -> Any:
+        return self
+
+    def consumer(self, consumer_id: str) -> Any:
+        held = self._server.consumer(consumer_id)
+        if self._meanwhile:
+            self._meanwhile.pop()()
+        return held
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
