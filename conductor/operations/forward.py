@@ -7,7 +7,7 @@ from typing import Any
 
 from conductor.operations import asking, ending
 from conductor.operations.definition import AskHost, AskScheduler, AwaitChildren
-from conductor.operations.scope import Ids, Scope
+from conductor.operations.scope import Ids, Scope, raise_if_of_the_store
 from conductor.operations.turning import defect, failed
 from conductor.store.records import Json, OperationRecord
 from models.errors import ConductorError
@@ -27,6 +27,7 @@ def run_step(scope: Scope, record: OperationRecord) -> Ids:
                 return move_on(scope, asked, outcome.state)
             return asking.children_to_start(scope, asked)
     except ConductorError as error:
+        raise_if_of_the_store(error)
         return failed(scope, record, error, began=False)
     except Exception as error:  # noqa: BLE001 - a defect ends the operation, not the process
         return failed(scope, record, defect(step, error), began=False)
@@ -42,6 +43,7 @@ def answered(scope: Scope, record: OperationRecord, result: Json) -> Ids:
                 state = step.on_reply(state, result, scope.uow)
             return move_on(scope, record, state)
     except ConductorError as error:
+        raise_if_of_the_store(error)
         return failed(scope, record, error, began=True)
     except Exception as error:  # noqa: BLE001 - a defect ends the operation, not the process
         return failed(scope, record, defect(step, error), began=True)

@@ -9,7 +9,7 @@ from typing import Any
 from conductor.operations.definition import Operation, Step
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
-from models.errors import Rejected
+from models.errors import ConductorError, Conflict, Rejected
 
 Ids = list[str]
 """Operations that can go on at once: what every transition returns."""
@@ -76,3 +76,13 @@ class Scope:
         if deadline is not None and deadline > self.uow.now and self.turnable(record):
             wake_at = min(wake_at, deadline)
         self.uow.operations.save(replace(record, wake_at=wake_at, updated_at=self.uow.now))
+
+
+def raise_if_of_the_store(error: ConductorError) -> None:
+    """Raise what says nothing of the step: the transaction failed, and is run again as a whole.
+
+    A deadlock or a lost database inside a step must not end its operation.
+    """
+    moved_first = isinstance(error, Conflict) and error.code != "exists"
+    if moved_first or error.code == "database_unreachable":
+        raise error

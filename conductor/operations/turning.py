@@ -16,7 +16,7 @@ from conductor.operations.definition import (
     Step,
 )
 from conductor.operations.ending import tell
-from conductor.operations.scope import Ids, Scope
+from conductor.operations.scope import Ids, Scope, raise_if_of_the_store
 from conductor.operations.waits import ON_CHILDREN, ON_PARENT, ON_PAUSE
 from conductor.store.records import OperationRecord
 from models.errors import (
@@ -84,6 +84,7 @@ def undo(scope: Scope, record: OperationRecord) -> Ids:
             asked, answered = asking.ask(scope, scope.with_state(record, outcome.state), outcome)
             return undone(scope, asked) if answered else []
     except ConductorError as error:
+        raise_if_of_the_store(error)
         return pause(scope, record, error)
     except Exception as error:  # noqa: BLE001 - a defect ends the operation, not the process
         return pause(scope, record, defect(step, error))

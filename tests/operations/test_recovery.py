@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, cast
 
 import pytest
 
+from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat
+from models.errors import Conflict
 from models.lifecycle import OperationState
 from tests.operations.audit import check_at_rest
 from tests.operations.test_every_operation import SCENARIOS, Scenario
@@ -99,3 +102,55 @@ def test_wherever_a_conductor_dies_its_operations_go_on_within_seconds(scenario:
         if not died:
             return
     raise AssertionError("it has no end")
+
+
+class Unlucky:
+    """A store in which the transaction fails once, as a deadlock would, inside a chosen step."""
+
+    def __init__(self, store: Store, fails_at: int) -> None:
+        self._store = store
+        self._left = fails_at
+
+    @contextmanager
+    def begin(self) -> Iterator[UnitOfWork]:
+        with self._store.begin() as uow:
+            yield cast(UnitOfWork, _UnluckyWork(uow, self))
+
+    def read(self) -> AbstractContextManager[UnitOfWork]:
+        return self._store.read()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def tempt_fate(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise Conflict("deadlock", "deadlock detected")
+
+
+class _UnluckyWork:
+    def __init__(self, uow: UnitOfWork, store: Unlucky) -> None:
+        self._uow = uow
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._uow, name)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        with self._uow.savepoint():
+            yield
+            self._store.tempt_fate()
+
+
+@pytest.mark.parametrize("fails_at", range(1, 16))
+def test_a_deadlock_inside_a_step_is_run_again_and_ends_no_operation(fails_at: int) -> None:
+    world = World(hosts=2)
+    world.store._store = Unlucky(world.store._store, fails_at)
+    operation = world.build(PINNED)
+    world.run_out()
+    assert world.ended(operation) is OperationState.SUCCEEDED
+    world.submit("migrate_instance", {"instance_id": world.instance(operation).id})
+    world.run_out()
+    assert world.instance(operation).host == "host-1"
+    check_at_rest(world)
