@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -74,6 +75,9 @@ class Forest:
         rows = self._rows_for(request)
         if len(rows) and limit > 0:
             rows = np.roll(rows, -(start % len(rows)))
+            whole = self._of_single_providers(request, rows[:limit])
+            if whole is not None:
+                return whole
             for each in self._shared_out(request, rows, limit):
                 # What takes of shared providers alone is found once for every tree they serve.
                 # One provider for everything is told by its name, which is quickly hashed.
@@ -87,6 +91,16 @@ class Forest:
         }
         providers = FrozenMap(named)
         return Candidates(tuple(found.values()), providers)
+
+    def _of_single_providers(self, request: CandidateRequest, rows: Numbers) -> Candidates | None:
+        """Return the candidates where each of these trees is one provider that takes everything."""
+        if not self._canopy.are_plain(request)[rows].all():
+            return None
+        if self._canopy.forbids(request)[rows].any():
+            return None
+        one, trees = self._whole(request), self._canopy.trees
+        named = {(root := trees[row][0]).id: root for row in rows.tolist()}
+        return Candidates(tuple(map(one.of, named)), MappingProxyType(named))
 
     def _roots(self, hosts: Mapping[str, Host | None]) -> Iterator[tuple[str, Provider | None]]:
         """Yield what became of the providers that these hosts are, by provider id."""
