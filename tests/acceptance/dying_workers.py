@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -49,8 +49,8 @@ class DyingWorkers:
     def go_through(self, id_: str, journey: list[Moment], ask: Callable[[], object]) -> None:
         """Ask for operation `id_`, and kill at each of its asks; return when it has ended."""
         asks = [n for n, moment in enumerate(journey) if moment.text.endswith(_ASKS)]
-        meet = [journey[n + (self._place == "answered")] for n in asks]
-        numbers = [self._fleet.stops.put(id_, moment.text) for moment in meet]
+        meet = list(_answers(journey, asks)) if self._place == "answered" else asks
+        numbers = [self._fleet.stops.put(id_, journey[n].text) for n in meet]
         ask()
         note: Callable[[], None] | None = None
         for number, moment in zip(numbers, (journey[n] for n in asks), strict=True):
@@ -131,3 +131,12 @@ class DyingWorkers:
             if token and (token["operation_id"], token["sequence"]) == ask.token:
                 found.add(entry["kind"])
         return found
+
+
+def _answers(journey: Sequence[Moment], asks: Iterable[int]) -> Iterator[int]:
+    """Yield where each ask is answered: children ask side by side, and answer as they like."""
+    left = [n for n, moment in enumerate(journey) if not moment.text.endswith(_ASKS)]
+    for ask in asks:
+        answer = next(n for n in left if n > ask)
+        left.remove(answer)
+        yield answer
