@@ -118,14 +118,16 @@ class Stops:
             "SELECT change, moment, writer FROM acceptance.journey WHERE root_id = %s ORDER BY n",
             root_id,
         )
-        moments: dict[str, Moment] = {}
+        moments: list[Moment] = []
+        seen: set[str] = set()
         for _, written in itertools.groupby(rows, key=lambda row: row[0]):
-            # What only this transaction wrote; a parent is also saved when a child ends.
-            new = [(text, writer) for _, text, writer in written if text not in moments]
+            # What this one was the first to write: a parent is also saved when a child ends.
+            new = [(text, writer) for _, text, writer in written if text not in seen]
+            seen.update(text for text, _ in new)
             if new:
                 text, writer = new[-1]
-                moments[text] = Moment(text, writer.partition("-")[0])
-        return list(moments.values())
+                moments.append(Moment(text, writer.partition("-")[0]))
+        return moments
 
     def backends(self) -> dict[int, str]:
         """Return the server's processes that work for ours, and for whom."""
