@@ -204,7 +204,7 @@ class ConductorService:
                 self.drive([operation_id])
             except (Conflict, Unreachable):
                 raise
-            except Exception:
+            except Exception:  # one bad operation must not keep the others waiting
                 log.exception("an overdue operation cannot be moved", operation=operation_id)
         return len(due)
 

@@ -61,5 +61,5 @@ def _do(job: Job) -> None:
         log.critical("an invariant failed", job=job.name, code=error.code, reason=error.message)
         if job.vital:
             os.kill(os.getpid(), signal.SIGTERM)
-    except Exception:
+    except Exception:  # one bad round must not end the rounds
         log.exception("a job failed", job=job.name)

@@ -248,7 +248,7 @@ class Embedded:
                     work()
                 except (Conflict, Unreachable) as error:
                     log.warning("will be tried again", work=work.__name__, reason=error.message)
-                except Exception:
+                except Exception:  # one bad round must not end the rounds
                     log.exception("a periodic task failed", work=work.__name__)
 
         thread = threading.Thread(target=run, name=work.__name__, daemon=True)

@@ -11,6 +11,7 @@ from conductor.store.ports import Store
 from models.errors import Unreachable
 
 if TYPE_CHECKING:
+    from conductor.placement.http_placement import HttpPlacement
     from conductor.placement.partner import Partner
 
 FOLLOW_EVERY_S: Final = 1.0
@@ -27,23 +28,24 @@ def partner_of(settings: Settings, store: Store) -> Partner | None:
     url = settings.placement_url.get_secret_value()
     if not url:
         return None
-    # Loaded only here: who has no server does not wait for an HTTP client at every start.
-    from conductor.placement.http_client import PlacementClient  # noqa: PLC0415 - as said above
-    from conductor.placement.http_placement import HttpPlacement  # noqa: PLC0415 - as said above
-    from conductor.placement.partner import Partner  # noqa: PLC0415 - as said above
+    from conductor.placement.partner import Partner  # noqa: PLC0415 - with what it speaks through
 
-    client = PlacementClient(url)
-    placement = HttpPlacement(client)
+    placement = _server(url)
     try:
         placement.greet()
     except Unreachable as error:
-        _log.warning("placement is away", at=client.shown, reason=error.message)
+        _log.warning("placement is away", reason=error.message)
     return Partner(store, placement)
 
 
 def greet(url: str) -> None:
     """Ask the Placement server there whether it serves us; raise `Unreachable` or `Rejected`."""
+    _server(url).greet()
+
+
+def _server(url: str) -> HttpPlacement:
+    # Loaded only here: who has no server does not wait for an HTTP client at every start.
     from conductor.placement.http_client import PlacementClient  # noqa: PLC0415 - as said above
     from conductor.placement.http_placement import HttpPlacement  # noqa: PLC0415 - as said above
 
-    HttpPlacement(PlacementClient(url)).greet()
+    return HttpPlacement(PlacementClient(url))

@@ -93,18 +93,17 @@ def _findings(here: Reach) -> list[Finding]:
 def _differences(here: Reach) -> list[Difference]:
     """Return what our consumers hold otherwise at the Placement server, if there is one."""
     partner = partner_of(here.settings, here.store)
-    return [] if partner is None else list(partner.differences())
+    return list(partner.differences()) if partner else []
 
 
 def _tell(here: Reach, *, apply: bool) -> tuple[list[dict[str, Any]], int]:
     """Return the differences with what becomes of them, and how many are left."""
-    before = _differences(here)
-    if not apply or not before:
-        return [{**_told(each), "outcome": _WOULD} for each in before], 0
     partner = partner_of(here.settings, here.store)
-    if partner is not None:
-        partner.follow()
-    left = {(each.provider, each.consumer_id) for each in _differences(here)}
+    before = list(partner.differences()) if partner else []
+    if partner is None or not apply or not before:
+        return [{**_told(each), "outcome": _WOULD} for each in before], 0
+    partner.follow()
+    left = {(each.provider, each.consumer_id) for each in partner.differences()}
     rows = [
         {
             **_told(each),
