@@ -10,6 +10,7 @@ from conductor.placement.providers import Consumer
 from conductor.placement.store_placement import StorePlacement
 from conductor.store.records import Allocation
 from tests.cli.running import Cli, one_line
+from tests.environment.placement import PlacementServer
 
 STRANGER = "11111111-1111-4111-8111-111111111111"
 
@@ -153,3 +154,25 @@ def test_what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing(
     assert named in refused.err
     assert one_line(refused.err)
     assert [row["name"] for row in here("placement", "list").json] == ["alpha", "beta", "gamma"]
+
+
+def test_what_a_placement_server_does_not_know_is_found_told_and_then_known(
+    stocked: Cli, placement_server: PlacementServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = stocked("build", "--flavor", "small", "--image", "cirros", "--wait")
+    assert built.code == 0, built.err
+    url = placement_server.url.replace("://", "://admin@")
+    monkeypatch.setenv("CONDUCTOR_PLACEMENT_URL", url)
+    audited = stocked("placement", "audit")
+    assert audited.code == 3
+    assert {each["code"] for each in audited.json} == {"server"}
+    listed = stocked("placement", "heal")
+    assert {each["outcome"] for each in listed.json} == {"would be healed"}
+    assert stocked("placement", "audit").code == 3
+    healed = stocked("placement", "heal", "--apply")
+    assert healed.code == 0, healed.err
+    assert {each["outcome"] for each in healed.json} == {"healed"}
+    again = stocked("placement", "heal", "--apply")
+    assert (again.code, again.json) == (0, [])
+    for row in stocked("instances", "list").json:
+        stocked("delete", row["id"], "--wait")
