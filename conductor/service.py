@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from conductor import hosts
+from conductor import reconciliation, registration
 from conductor.liveness import ECHO, ECHO_EVERY_S, hear_echo
 from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.ending import locked
@@ -132,7 +132,7 @@ class ConductorService:
     def handle_hello(self, body: Mapping[str, Any]) -> None:
         """Take in a host that has started: hardware, guests, and what it was asked meanwhile."""
         hello = parse(Hello, body)
-        self.outbox.run(lambda uow: hosts.greet(uow, hello, self._settings.ratios))
+        self.outbox.run(lambda uow: registration.greet(uow, hello, self._settings.ratios))
 
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         """Note that a host lives."""
@@ -141,19 +141,19 @@ class ConductorService:
             down_after_s = self._engine.settings.down_after_s
             self.outbox.run(lambda uow: hear_echo(uow, down_after_s))
         else:
-            self.outbox.run(lambda uow: hosts.heard_of(uow, beat.host))
+            self.outbox.run(lambda uow: reconciliation.heard_of(uow, beat.host))
 
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
         manifest = parse(Manifest, body)
-        self.outbox.run(lambda uow: hosts.reconcile(uow, manifest))
+        self.outbox.run(lambda uow: reconciliation.reconcile(uow, manifest))
 
     def handle_progress(self, body: Mapping[str, Any]) -> None:
         """Note how far a copy is; nothing is decided by it."""
         progress = parse(Progress, body)
 
         def note(uow: UnitOfWork) -> list[str]:
-            hosts.note_progress(uow, progress)
+            reconciliation.note_progress(uow, progress)
             return []
 
         self._move(progress.token.operation_id, note)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from conductor.hosts import SETTLED_S
+from conductor.reconciliation import SETTLED_S
 from models.lifecycle import InstanceState, MigrationState, OperationState
 from models.messages.letters import CONDUCTOR, REPORTS, SCHEDULER
 from tests.operations.audit import check_at_rest

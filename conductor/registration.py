@@ -1,0 +1,119 @@
+"""Registration: a host that has started is taken in with what it has.
+
+A host that returns with other hardware is degraded, never overwritten: its guests keep their
+places, no new one comes, and an operator decides (`hosts enable` accepts the new hardware
+once the host is empty). Other amounts of the same hardware (reserves, ratios, disk) are taken as
+they are, also where less is left than is in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
+
+from conductor.operations.waits import ON_HOST
+from conductor.placement.providers import over_committed, provider_id_of, root_of
+from conductor.placement.resources import Ratios, inventory_of
+from conductor.reconciliation import reconcile
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Host, Inventory
+from models.errors import Rejected
+from models.hardware.accounting import same_hardware
+from models.hardware.topology import HostTopology
+from models.messages.hardware import host_from_json
+from models.messages.letters import Hello, Letter, Manifest
+
+log = structlog.get_logger(__name__)
+
+CHANGED_HARDWARE = "hardware changed"
+
+
+def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
+    """Take in a host that has started.
+
+    Everything it was asked and has not answered is sent again: its memory and its messages may
+    be gone, its journal tells it what it has done already.
+    """
+    topology = host_from_json(hello.hardware)
+    inventory = inventory_of(topology, hello.disk_gb, hello.reserved, ratios)
+    known = uow.hosts.lock(hello.host)
+    if known is None:
+        _refuse_taken_name(uow, hello.host)
+        uow.hosts.add(_new_host(uow, hello, topology, inventory))
+    else:
+        returned = _returned(known, hello, topology, inventory, uow.now)
+        _warn_of_too_little(known, returned)
+        uow.hosts.save(returned)
+    manifest = Manifest(
+        host=hello.host,
+        boot_id=hello.boot_id,
+        taken_at=hello.taken_at,
+        domains=hello.domains,
+        accounting_degraded=hello.accounting_degraded,
+    )
+    reconcile(uow, manifest)
+    for record in uow.operations.where(waiting_on=ON_HOST + hello.host, ended_at=None):
+        if record.waiting is not None:
+            uow.post(Letter(**record.waiting["letter"]))
+
+
+def _refuse_taken_name(uow: UnitOfWork, name: str) -> None:
+    """Refuse a host that is called as a resource provider is: what is held of one is by name."""
+    if uow.providers.count(name=name):
+        message = f"host is {name}: a resource provider has that name"
+        raise Rejected("provider_name_taken", message, key="host")
+
+
+def _new_host(
+    uow: UnitOfWork, hello: Hello, topology: HostTopology, inventory: Mapping[str, Inventory]
+) -> Host:
+    return Host(
+        name=hello.host,
+        topology=topology,
+        inventory=inventory,
+        hypervisor=hello.hypervisor,
+        traits=hello.traits,
+        boot_id=hello.boot_id,
+        created_at=uow.now,
+        updated_at=uow.now,
+        provider_id=provider_id_of(hello.host),
+    )
+
+
+def _returned(
+    known: Host,
+    hello: Hello,
+    topology: HostTopology,
+    inventory: Mapping[str, Inventory],
+    now: float,
+) -> Host:
+    """Return a known host after a restart: with its use, and with doubt if it has changed."""
+    seen = replace(
+        known,
+        boot_id=hello.boot_id,
+        forced_down=False,
+        updated_at=now,
+        version=known.version + 1,
+        provider_id=provider_id_of(known.name),
+    )
+    used = {name for name, amount in known.used.items() if amount}
+    if not used:
+        return replace(seen, topology=topology, inventory=inventory, degraded=None)
+    if not same_hardware(known.topology, topology):
+        reason = f"{CHANGED_HARDWARE} while it holds instances: it reports another topology"
+        return replace(seen, degraded=reason)
+    if gone := sorted(used - inventory.keys()):
+        reason = f"{CHANGED_HARDWARE} while it holds instances: it has no more {', '.join(gone)}"
+        return replace(seen, degraded=reason)
+    healed = None if (known.degraded or "").startswith(CHANGED_HARDWARE) else known.degraded
+    # Less than is in use is taken as it is: what is over-committed takes no new claims by itself.
+    return replace(seen, inventory=inventory, degraded=healed)
+
+
+def _warn_of_too_little(before: Host, after: Host) -> None:
+    """Say once, when it changes, of what a host now has less than is in use."""
+    beyond = over_committed(root_of(after))
+    if beyond != over_committed(root_of(before)):
+        log.warning("host over-committed", host=after.name, beyond=dict(beyond))
