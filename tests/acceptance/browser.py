@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.environment import browser
 from tests.environment.private import free_port
+from tests.limits import Limit, limit_s
 
 START_S = 30.0
 PATIENCE_S = 15.0
@@ -44,9 +45,9 @@ class Page:
 
     def until(self, look: Callable[[str], bool], what: str) -> str:
         """Return the page's text once it is as wished."""
-        deadline = time.monotonic() + PATIENCE_S
+        limit = Limit(PATIENCE_S)
         while not look(text := self.text()):
-            assert time.monotonic() < deadline, f"waited for the page to {what}:\n{text[:3_000]}"
+            assert not limit.over, f"waited for the page to {what}:\n{text[:3_000]}"
             time.sleep(0.1)
         return text
 
@@ -76,17 +77,17 @@ def open_page(profile: Path) -> Iterator[Page]:
         _call(url, method="DELETE")
     finally:
         driver.terminate()
-        driver.wait(timeout=20)
+        driver.wait(timeout=limit_s(20))
 
 
 def _wait_until_ready(base: str) -> None:
-    deadline = time.monotonic() + START_S
+    limit = Limit(START_S)
     while True:
         try:
             if _call(base + "/status")["ready"]:
                 return
         except OSError:
-            assert time.monotonic() < deadline, "the browser's driver does not answer"
+            assert not limit.over, "the browser's driver does not answer"
         time.sleep(0.05)
 
 
@@ -94,5 +95,5 @@ def _call(url: str, body: Any = None, method: str | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, method=method)
     request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=limit_s(60)) as answer:
         return json.load(answer)["value"]

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import redis
 
 from tests.acceptance.fleet import Fleet
+from tests.limits import limit_s
 
 CONTROL_S = 60
 
@@ -108,7 +109,7 @@ class Faults:
             [*self._control, "-q", *words],
             capture_output=True,
             text=True,
-            timeout=CONTROL_S,
+            timeout=limit_s(CONTROL_S),
             check=True,
         )
         return done.stdout

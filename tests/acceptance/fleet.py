@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,10 +22,10 @@ from tests.acceptance.sending import CONTEXT, Sender
 from tests.acceptance.stops import Stops
 from tests.acceptance.wire import Wire
 from tests.environment.variables import CHECKOUT
+from tests.limits import limit_s, wait_for
 from tests.operations.world import small_host
 
 END_S = 60.0
-_POLL_S = 0.02
 TIMES = {
     # Short, so that what waits for a clock is soon due; long enough for a busy machine.
     "CONDUCTOR_TICK_S": "0.25",
@@ -191,7 +190,7 @@ class Fleet:
             text=True,
             cwd=CHECKOUT,
             env=self._environment,
-            timeout=60,
+            timeout=limit_s(60),
             check=False,
         )
         assert done.returncode == 0, f"conductor {' '.join(words)}: {done.stderr[-2000:]}"
@@ -226,18 +225,11 @@ class Fleet:
 
     def all_ended(self, ids: Iterable[str], timeout_s: float = END_S) -> list[OperationRecord]:
         """Return operations once all have ended, in the order given."""
-        deadline = time.monotonic() + timeout_s
-        return [self.ended(id_, max(0.1, deadline - time.monotonic())) for id_ in ids]
+        return [self.ended(id_, timeout_s) for id_ in ids]
 
     def until(self, look: Callable[[], Any], what: str, timeout_s: float = END_S) -> Any:
         """Return what `look` returns once that is something."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            found = look()
-            if found:
-                return found
-            assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}"
-            time.sleep(_POLL_S)
+        return wait_for(look, what, timeout_s)
 
     def guests(self) -> dict[str, str]:
         """Return every guest that a hypervisor really has, and where."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.sending import CONTEXT, PINNED, SHARED, build_body, child_of, instance_of
+from tests.limits import Limit
 
 _PATIENCE_S = 90.0
 
@@ -103,8 +104,8 @@ class Load:
     def _send(self, task: str, body: dict[str, object], id_: str) -> None:
         """Send until the broker has it; the same id twice is one operation."""
         self.counts[task] += 1
-        deadline = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline:
+        limit = Limit(_PATIENCE_S)
+        while not limit.over:
             try:
                 self.fleet.sender.send(task, body, id_)
             except Exception:  # noqa: BLE001 - the broker is being troubled in many ways

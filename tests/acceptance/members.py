@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 from tests.environment.variables import CHECKOUT
+from tests.limits import Limit
 
 START_S = 60.0
 """Generous: a busy machine with two cores may be starting eight of them at once."""
@@ -63,10 +63,10 @@ class Member:
 
     def wait_ready(self) -> None:
         """Return when the process says that it consumes."""
-        deadline = time.monotonic() + START_S
+        limit = Limit(START_S)
         while not self._ready.wait(0.02):
             assert self.alive, f"{self.name} ended before it was ready:\n{self.tail()}"
-            assert time.monotonic() < deadline, f"{self.name} is not ready:\n{self.tail()}"
+            assert not limit.over, f"{self.name} is not ready:\n{self.tail()}"
 
     def kill(self) -> None:
         """SIGKILL: no word, no acknowledgement, no clean end of a connection."""

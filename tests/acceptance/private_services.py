@@ -17,6 +17,7 @@ from tests.acceptance.fleet import Services
 from tests.environment import private, probes, variables
 from tests.environment.private import Server
 from tests.environment.probes import Answers, Verdict
+from tests.limits import Limit, limit_s
 
 ANSWER_S = 90.0
 
@@ -98,14 +99,14 @@ def _run(*command: str) -> None:
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            timeout=120, cwd="/",
+            timeout=limit_s(120), cwd="/",
         )  # fmt: skip
         output.seek(0)
         assert done.returncode == 0, f"{shlex.join(command)}: {output.read()[-500:]}"
 
 
 def _wait(probe: Callable[[str], Verdict], url: str) -> None:
-    deadline = time.monotonic() + ANSWER_S
+    limit = Limit(ANSWER_S)
     while not isinstance(probe(url), Answers):
-        assert time.monotonic() < deadline, f"{url} does not answer"
+        assert not limit.over, f"{url} does not answer"
         time.sleep(0.1)

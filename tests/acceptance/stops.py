@@ -18,6 +18,8 @@ from typing import Any
 
 import psycopg
 
+from tests.limits import Limit
+
 _LOCKS = 4711
 """First half of every advisory lock of ours; the second is the number of the stop."""
 
@@ -94,12 +96,12 @@ class Stops:
 
     def wait_hit(self, number: int) -> Hit:
         """Return who hangs at the stop, once somebody does."""
-        deadline = time.monotonic() + HIT_S
+        limit = Limit(HIT_S)
         while True:
             rows = self._run(_WAITING, _LOCKS, number)
             if rows:
                 return Hit(rows[0][1], rows[0][0])
-            assert time.monotonic() < deadline, f"nobody came to the stop: {self._stops()}"
+            assert not limit.over, f"nobody came to the stop: {self._stops()}"
             time.sleep(0.01)
 
     def go_on(self, number: int, hit: Hit) -> None:
@@ -166,11 +168,11 @@ class Stops:
 
     def _wait_gone_or_on(self, hit: Hit) -> None:
         """A backend whose process is dead ends right after the commit, when it finds nobody."""
-        deadline = time.monotonic() + 10.0
+        limit = Limit(10.0)
         while self._run(
             "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state = 'active'", hit.backend
         ):
-            assert time.monotonic() < deadline, f"{hit} does not end"
+            assert not limit.over, f"{hit} does not end"
             time.sleep(0.005)
 
     def _stops(self) -> list[Any]:

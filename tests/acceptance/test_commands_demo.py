@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.environment.variables import CHECKOUT
+from tests.limits import Limit, limit_s
 
 COMMAND = [sys.executable, "-m", "conductor"]
 
@@ -31,7 +32,7 @@ def run(state_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment(state_dir),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=limit_s(110),
         check=False,
     )
 
@@ -107,7 +108,7 @@ def up(demo: tuple[Path, str]) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
         yield where, process
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=limit_s(30))
         process.stdout.close()
 
 
@@ -115,8 +116,8 @@ def test_the_demos_fleet_lives_on_under_up(
     up: tuple[Path, subprocess.Popen[str]],
 ) -> None:
     where, process = up
-    deadline = time.monotonic() + 20
-    while run(where, "health").returncode != 0 and time.monotonic() < deadline:
+    limit = Limit(20)
+    while run(where, "health").returncode != 0 and not limit.over:
         time.sleep(0.5)
     name = json.loads(run(where, "instances", "list", "--state", "active").stdout)[0]["name"]
     assert run(where, "delete", name, "--wait").returncode == 0
@@ -126,7 +127,7 @@ def test_the_demos_fleet_lives_on_under_up(
     built = run(where, "build", "--flavor", "web", "--image", "debian-13", "--wait")
     assert built.returncode == 0, built.stderr
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=limit_s(30)) == 0
     refused = run(where, "build", "--flavor", "web", "--image", "debian-13")
     assert refused.returncode == 4
     assert "conductor up" in refused.stderr

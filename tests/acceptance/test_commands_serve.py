@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.environment.variables import CHECKOUT
+from tests.limits import limit_s
 
 COMMAND = [sys.executable, "-m", "conductor"]
 FORBIDDEN_ON_HOSTS = ("sqlalchemy", "psycopg", "alembic", "models.tables", "conductor.store.sql")
@@ -55,7 +56,7 @@ class Site:
             env=self.environment(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=limit_s(60),
             check=False,
         )
 
@@ -166,7 +167,7 @@ def test_a_second_worker_of_one_state_directory_is_refused(site: Site) -> None:
 def test_every_process_drains_on_sigterm_and_logs_json(site: Site) -> None:
     for process in site.processes.values():
         process.send_signal(signal.SIGTERM)
-    codes = {name: process.wait(timeout=40) for name, process in site.processes.items()}
+    codes = {name: process.wait(timeout=limit_s(40)) for name, process in site.processes.items()}
     assert codes == dict.fromkeys(site.processes, 0)
     for name in site.processes:
         for line in (site.logs / name).read_text().splitlines():

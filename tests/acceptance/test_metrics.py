@@ -12,6 +12,7 @@ from tests.acceptance.fleet import Fleet
 from tests.acceptance.members import Member
 from tests.environment.private import free_port
 from tests.environment.variables import CHECKOUT
+from tests.limits import limit_s
 
 Samples = dict[tuple[str, ...], float]
 
@@ -26,7 +27,7 @@ def samples_of(text: str) -> Samples:
 
 
 def scraped(port: int) -> Samples:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=limit_s(10)) as answer:
         return samples_of(answer.read().decode())
 
 
@@ -66,7 +67,7 @@ def test_an_operator_prints_how_the_system_stands_once(fleet: Fleet) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=limit_s(60),
     )
     assert done.returncode == 0, done.stderr
     told = samples_of(done.stdout)

@@ -22,6 +22,7 @@ from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.sending import SHARED, build_body, instance_of, task_body
 from tests.environment.variables import CHECKOUT
+from tests.limits import limit_s
 
 EXAMPLES = CHECKOUT / "examples"
 BUILD = "conductor.build_instances"
@@ -41,7 +42,7 @@ def run_example(fleet: Fleet, name: str, folder: Path) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=limit_s(90),
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
@@ -121,7 +122,7 @@ def test_the_result_shows_the_operation_while_it_runs_and_its_end(fleet: Fleet) 
         assert not result.ready()
     finally:
         fleet.members["compute-alpha"].thaw()
-    assert result.get(timeout=60) == {"instances": [instance_of(id_)]}
+    assert result.get(timeout=limit_s(60)) == {"instances": [instance_of(id_)]}
     assert result.state == "SUCCESS"
 
 
@@ -138,7 +139,7 @@ def test_the_result_of_a_failure_is_an_error_that_a_person_can_read(
     id_ = fleet.sender.build(flavor)
     result = followed(fleet, id_)
     with pytest.raises(Exception, match=text) as caught:
-        result.get(timeout=60)
+        result.get(timeout=limit_s(60))
     assert type(caught.value).__name__ == kind
     assert "Traceback" not in str(caught.value)
     assert result.state == "FAILURE"
@@ -167,7 +168,7 @@ def test_another_request_under_the_same_id_is_told_and_kept_and_changes_nothing(
     assert (refused["state"], refused["error"]["code"]) == ("REJECTED", "duplicate_id")
     [letter] = dead_letters_of(fleet, id_)
     assert letter.reason.startswith("duplicate_id: ")
-    assert followed(fleet, id_).get(timeout=10) == {"instances": [instance_of(id_)]}
+    assert followed(fleet, id_).get(timeout=limit_s(10)) == {"instances": [instance_of(id_)]}
     with fleet.store.read() as uow:
         assert uow.instances.get(instance_of(id_, 1)) is None
 

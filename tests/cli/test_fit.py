@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.running import Cli, one_line
+from tests.limits import limit_s
 
 CASE = {
     "id": "one",
@@ -70,7 +71,7 @@ def test_standard_input_is_read_as_it_comes_and_answered_line_by_line() -> None:
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == str(number)
     process.stdin.close()
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=limit_s(20)) == 0
     process.stdout.close()
 
 

@@ -21,6 +21,7 @@ from models.lifecycle import OperationState
 from models.messages.letters import SelectHosts, Token
 from tasks.depths import Depth
 from tests.contracts.store import records
+from tests.limits import limit_s
 
 S = OperationState
 
@@ -164,7 +165,9 @@ def test_they_are_served_on_the_port_that_is_set_and_on_none_by_default() -> Non
         pass
     port = free_port()
     with served(Settings(metrics_port=port), registry):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/metrics", timeout=limit_s(5)
+        ) as answer:
             text = answer.read().decode()
         assert 'conductor_operations{kind="k",state="STUCK"} 1.0' in text
         with (

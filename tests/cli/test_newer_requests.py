@@ -12,6 +12,7 @@ from conductor.store.open import open_store
 from models.ids import new_operation_id
 from models.messages.letters import CONDUCTOR, Letter
 from tests.cli.running import Cli
+from tests.limits import Limit
 
 NEWER = {"context": {"project_id": "p"}, "version": 2, "everything": "else"}
 
@@ -40,8 +41,8 @@ def _kept(here: Cli, id_: str) -> Any:
 
 
 def _soon(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 10
+    limit = Limit(10)
     while (found := look()) is None:
-        assert time.monotonic() < deadline
+        assert not limit.over
         time.sleep(0.05)
     return found

@@ -13,6 +13,7 @@ import pytest
 
 from tests.environment import private, probes, variables
 from tests.environment.probes import Answers, Probe, Silent
+from tests.limits import limit_s
 
 EVERY_PROBE = pytest.mark.parametrize("probe", [probes.rabbitmq, probes.postgresql, probes.redis])
 
@@ -31,7 +32,7 @@ def port_that_replies(reply: bytes) -> Iterator[int]:
         thread = threading.Thread(target=serve_one, daemon=True)
         thread.start()
         yield server.getsockname()[1]
-        thread.join(timeout=5)
+        thread.join(timeout=limit_s(5))
 
 
 def unused_port() -> int:

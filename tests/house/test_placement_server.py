@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from tests.environment import placement
 from tests.environment.placement import PlacementServer
+from tests.limits import Limit, limit_s
 
 STARTS_ONE = """
 import time
@@ -40,15 +41,15 @@ def test_a_server_ends_with_the_run_that_started_it_however_that_ends(tmp_path: 
     assert _answers(address.port)
     run.kill()
     run.communicate()
-    deadline = time.monotonic() + GONE_WITHIN_S
+    limit = Limit(GONE_WITHIN_S)
     while _answers(address.port):
-        assert time.monotonic() < deadline, "the server outlived its run"
+        assert not limit.over, "the server outlived its run"
         time.sleep(0.05)
 
 
 def _answers(port: int | None) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port or 0), timeout=1).close()
+        socket.create_connection(("127.0.0.1", port or 0), timeout=limit_s(1)).close()
     except OSError:
         return False
     return True

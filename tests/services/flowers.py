@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.environment.private import free_port
 from tests.environment.variables import CHECKOUT
+from tests.limits import Limit, limit_s
 
 BROKER = "CONDUCTOR_BROKER_URL"
 PASSWORD = "a secret, with a comma"
@@ -55,19 +56,19 @@ class Flower:
         self, task_id: str, true: Callable[[dict[str, Any]], bool], what: str
     ) -> dict[str, Any]:
         """Return a task once it is as wished."""
-        deadline = time.monotonic() + _PATIENCE_S
+        limit = Limit(_PATIENCE_S)
         while True:
             task = self.task(task_id)
             if task is not None and true(task):
                 return task
-            assert time.monotonic() < deadline, f"waited for {task_id} to {what}: it is {task}"
+            assert not limit.over, f"waited for {task_id} to {what}: it is {task}"
             time.sleep(0.05)
 
     def ask(self, path: str) -> Any:
         """Return the JSON of a page of the interface."""
         request = urllib.request.Request(self.url + path)
         request.add_header("Authorization", login())
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=limit_s(10)) as answer:
             return json.load(answer)
 
 
@@ -89,7 +90,7 @@ def flower_at(broker_url: str, log: Path, *words: str) -> Iterator[Flower]:
         yield Flower(f"http://127.0.0.1:{port}", log, process.pid)
     finally:
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=limit_s(20)) == 0
 
 
 def login(password: str = PASSWORD) -> str:
@@ -108,7 +109,7 @@ def http_status(url: str, authorization: str = "", body: bytes | None = None) ->
     if authorization:
         request.add_header("Authorization", authorization)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=limit_s(10)) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -117,7 +118,7 @@ def http_status(url: str, authorization: str = "", body: bytes | None = None) ->
 
 
 def _wait_until_answering(url: str, log: Path) -> None:
-    deadline = time.monotonic() + START_S
+    limit = Limit(START_S)
     while http_status(url) != 200:
-        assert time.monotonic() < deadline, log.read_text()
+        assert not limit.over, log.read_text()
         time.sleep(0.1)

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from tests.limits import Limit
+
 START_S = 30.0
 PATIENCE_S = 20.0
 
@@ -31,10 +33,10 @@ class Process:
 
     def wait_ready(self) -> None:
         """Return when the process says that it consumes."""
-        deadline = time.monotonic() + START_S
+        limit = Limit(START_S)
         while "ready" not in self.printed:
             assert self.alive, "the process ended before it was ready"
-            assert time.monotonic() < deadline, "the process is not ready"
+            assert not limit.over, "the process is not ready"
             time.sleep(0.01)
 
     @property
@@ -47,12 +49,10 @@ class Process:
 
     def expect_many(self, count: int, **wanted: Any) -> list[dict[str, Any]]:
         """Return what was told with these fields, once there are at least `count`."""
-        deadline = time.monotonic() + PATIENCE_S
+        limit = Limit(PATIENCE_S)
         while len(found := self.told(**wanted)) < count:
             assert self.alive, "the process ended"
-            assert time.monotonic() < deadline, (
-                f"not told {count} of {wanted} in {self._seen[-20:]}"
-            )
+            assert not limit.over, f"not told {count} of {wanted} in {self._seen[-20:]}"
             time.sleep(0.01)
         return found
 

@@ -21,6 +21,7 @@ from models.ids import compute_queue
 from tasks.routing import declare_topology
 from tests.environment import variables
 from tests.environment.variables import CHECKOUT
+from tests.limits import limit_s
 
 RABBITMQ = CHECKOUT / "deploy" / "rabbitmq"
 HOST = "Node1.Example.org"
@@ -79,7 +80,13 @@ def channel(broker: Broker) -> Iterator[BlockingChannel]:
 
 def run(command: list[str], given: str = "", env: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        command, input=given, env=env, check=False, capture_output=True, text=True, timeout=60
+        command,
+        input=given,
+        env=env,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=limit_s(60),
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -159,5 +166,5 @@ def test_a_worker_reports_with_no_more_rights_than_that(broker: Broker, tmp_path
             assert any("hello" in str(each.get("task")) for each in headers), log.read_text()
         finally:
             worker.terminate()
-            code = worker.wait(timeout=20)
+            code = worker.wait(timeout=limit_s(20))
     assert code == 0, log.read_text()

@@ -17,6 +17,7 @@ from tasks.app import make_app
 from tasks.carrier import CeleryCarrier
 from tasks.routing import declare_topology
 from tests.environment import private, variables
+from tests.limits import Limit, limit_s
 from tests.services.processes import build_body, running
 
 # It starts a broker from the binaries of this machine, which `make test` does not ask for.
@@ -47,7 +48,7 @@ def control(server: private.Server) -> Control:
 
     def run(*arguments: str) -> None:
         command = [*shlex.split(server.values[variables.BROKER_CONTROL]), "-q", *arguments]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, check=True, capture_output=True, timeout=limit_s(120))
 
     return run
 
@@ -65,13 +66,13 @@ def request(name: str) -> Letter:
 
 def send_until_taken(carrier: CeleryCarrier, letters: list[Letter]) -> int:
     """Send as the outbox does: the same letters again until the broker has them all."""
-    deadline = time.monotonic() + RESTART_S
+    limit = Limit(RESTART_S)
     refusals = 0
     while letters:
         try:
             carrier.send(letters)
         except Unreachable as error:
-            assert time.monotonic() < deadline
+            assert not limit.over
             letters = [letter for letter in letters if letter.id in error.data["letters"]]
             refusals += 1
             time.sleep(0.2)
@@ -101,9 +102,9 @@ def test_a_restart_of_the_broker_ends_no_process_and_loses_no_message(
 
 
 def expect_all(told: Callable[..., list[dict[str, str]]], wanted: set[str]) -> None:
-    deadline = time.monotonic() + RESTART_S
+    limit = Limit(RESTART_S)
     while missing := wanted - {each["id"] for each in told(what="request")}:
-        assert time.monotonic() < deadline, f"{len(missing)} of {len(wanted)} are missing"
+        assert not limit.over, f"{len(missing)} of {len(wanted)} are missing"
         time.sleep(0.1)
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.environment.variables import CHECKOUT
+from tests.limits import limit_s
 from tests.services.flowers import BROKER, PASSWORD, Flower, flower_at, http_status, login, plain
 
 COMPOSE = yaml.safe_load((CHECKOUT / "deploy" / "compose.yaml").read_text())
@@ -70,7 +71,7 @@ def test_without_a_usable_login_it_does_not_start(
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=limit_s(30),
     )
     assert answer.returncode == 2
     assert complaint in answer.stderr

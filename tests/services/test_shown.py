@@ -25,6 +25,7 @@ from tasks.carrier import CeleryCarrier
 from tasks.events import EventStream
 from tasks.results import ResultShower, Shown
 from tasks.routing import declare_topology
+from tests.limits import Limit, limit_s
 from tests.services.processes import build_body, running
 
 TASK = "conductor.build_instances"
@@ -44,19 +45,19 @@ class Watcher:
 
     def wait_for(self, task_id: str, state: str) -> Any:
         """Return the task once it shows this state."""
-        deadline = time.monotonic() + 15
+        limit = Limit(15)
         while True:
             task = self.state.tasks.get(task_id)
             if task is not None and task.state == state:
                 return task
-            assert time.monotonic() < deadline, f"{task_id} shows {task and task.state}"
+            assert not limit.over, f"{task_id} shows {task and task.state}"
             time.sleep(0.02)
 
     def _watch(self) -> None:
         app = Celery(broker=self._url)
         with app.connection() as connection:
             receiver = app.events.Receiver(connection, handlers={"*": self._take})
-            consuming = receiver.consume(limit=None, timeout=60, wakeup=False)
+            consuming = receiver.consume(limit=None, timeout=limit_s(60), wakeup=False)
             threading.Timer(0.5, self._ready.set).start()
             with suppress(OSError, AMQPError):
                 for _ in consuming:
@@ -112,7 +113,7 @@ def test_another_service_follows_an_operation_to_its_result(redis_url: str) -> N
         assert not result.ready()
         end = shown(OperationState.SUCCEEDED, operation_id, result={"instances": ["a"]})
         threading.Timer(0.2, shower.show, [end]).start()
-        assert result.get(timeout=10) == {"instances": ["a"]}
+        assert result.get(timeout=limit_s(10)) == {"instances": ["a"]}
         assert result.state == "SUCCESS"
 
 
@@ -123,7 +124,7 @@ def test_a_failure_is_raised_with_its_kind_code_and_sentence(redis_url: str) -> 
         shower.show(failed)
         result = stranger(redis_url).AsyncResult(failed.operation_id)
         with pytest.raises(Exception, match="no_valid_host: none of 3 hosts takes it") as caught:
-            result.get(timeout=10)
+            result.get(timeout=limit_s(10))
     assert type(caught.value).__name__ == "NoValidHost"
     assert result.state == "FAILURE"
 
@@ -143,7 +144,7 @@ def test_other_ends_are_failures_that_say_which(
         shower.show(ended)
         result = stranger(redis_url).AsyncResult(ended.operation_id)
         with pytest.raises(Exception, match=sentence):
-            result.get(timeout=10)
+            result.get(timeout=limit_s(10))
     assert result.state == "FAILURE"
 
 
@@ -183,7 +184,7 @@ def test_a_thousand_states_at_once_all_arrive(redis_url: str) -> None:
             shower.show(shown(OperationState.RUNNING, each.operation_id))
             shower.show(each)
         last = app.AsyncResult(ended[-1].operation_id)
-        assert last.get(timeout=10) == {"n": 999}
+        assert last.get(timeout=limit_s(10)) == {"n": 999}
     assert all(app.AsyncResult(each.operation_id).state == "SUCCESS" for each in ended)
 
 
@@ -266,7 +267,7 @@ def test_events_are_dropped_when_nobody_can_take_them() -> None:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    limit = Limit(10)
     while not true():
-        assert time.monotonic() < deadline
+        assert not limit.over
         time.sleep(0.01)

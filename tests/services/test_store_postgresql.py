@@ -17,6 +17,7 @@ from models.errors import Broken, Conflict, Unreachable
 from models.tables.upgrade import upgrade
 from tests.contracts.store import records
 from tests.contracts.store.questions import QUESTIONS, statements_of
+from tests.limits import Limit
 
 PATIENCE_S = 30
 ASKED = {**QUESTIONS, "hosts.changes": lambda uow: uow.hosts.changes(10**9)}
@@ -280,9 +281,9 @@ def test_a_question_asked_often_walks_no_table(
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    limit = Limit(PATIENCE_S)
     while not holds():
-        assert time.monotonic() < deadline
+        assert not limit.over
         time.sleep(0.01)
 
 

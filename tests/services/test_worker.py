@@ -34,6 +34,7 @@ from tasks.app import make_app
 from tasks.carrier import CeleryCarrier
 from tasks.routing import declare_topology
 from tests.environment import variables
+from tests.limits import Limit, limit_s
 from tests.services.processes import Process, build_body, running
 
 TASK = "conductor.build_instances"
@@ -120,9 +121,9 @@ def test_two_processes_share_the_work(url: str, carrier: CeleryCarrier) -> None:
     with running("conductor", url) as one, running("conductor", url) as other:
         letters = [request("slow-0.05") for _ in range(100)]
         carrier.send(letters)
-        deadline = time.monotonic() + 20
+        limit = Limit(20)
         while len(one.told(what="request")) + len(other.told(what="request")) < len(letters):
-            assert time.monotonic() < deadline
+            assert not limit.over
             time.sleep(0.05)
         assert one.told(what="request")
         assert other.told(what="request")
@@ -147,7 +148,7 @@ def close_all_connections(url: str, service_variables: dict[str, str]) -> None:
     control = shlex.split(service_variables[variables.BROKER_CONTROL])
     vhost = urlsplit(url).path.lstrip("/")
     command = [*control, "-q", "close_all_connections", "--vhost", vhost, "a test"]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=limit_s(60))
 
 
 def test_while_the_database_is_away_messages_are_held_and_nothing_is_lost(
@@ -200,9 +201,9 @@ def test_a_long_absence_of_the_database_gives_messages_back_and_takes_them_again
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    limit = Limit(20)
     while not true():
-        assert time.monotonic() < deadline
+        assert not limit.over
         time.sleep(0.05)
 
 

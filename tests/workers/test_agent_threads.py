@@ -8,6 +8,7 @@ import pytest
 
 from models.errors import HostRefused
 from models.messages.letters import REPLY
+from tests.limits import limit_s
 from tests.workers.world import OTHER_VM, VM, World, instruction, until
 from workers.hypervisor.fates import Call, Fate, Habit, Habits, seeded
 from workers.settings import WorkerSettings
@@ -53,7 +54,7 @@ def test_a_duplicate_of_an_instruction_under_way_changes_nothing(pool: Executor)
 
 
 def test_different_instances_are_worked_on_at_the_same_time(pool: Executor) -> None:
-    together = Barrier(4, timeout=5)
+    together = Barrier(4, timeout=limit_s(5))
 
     def meeting(_: Call) -> Fate:
         together.wait()

@@ -14,6 +14,7 @@ from models.hardware.cpuset import mask_of
 from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.ids import HostName, InstanceId
 from models.messages.letters import REPLY, Instruction, Letter, Reply, SpawnArgs, Token
+from tests.limits import Limit
 from workers.agent import Agent
 from workers.hypervisor.fates import Fates, always_done
 from workers.hypervisor.port import Hardware
@@ -182,9 +183,9 @@ class World:
 
 def until(true: Callable[[], bool], patience_s: float = 5.0) -> bool:
     """Whether something another thread does comes true in time."""
-    end = time.monotonic() + patience_s
+    limit = Limit(patience_s)
     while not true():
-        if time.monotonic() > end:
+        if limit.over:
             return False
         time.sleep(0.002)
     return True
