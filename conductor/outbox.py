@@ -17,7 +17,7 @@ from tenacity import (
 )
 
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import OutboxRow
+from conductor.store.records import DeadLetter, OutboxRow
 from models.errors import Conflict, Unreachable
 from models.messages.carrier import Carrier
 from models.messages.letters import Letter
@@ -93,6 +93,15 @@ class Outbox:
             self._store.begin() as uow,
         ):
             uow.outbox.drop_many(sent)
+
+    def keep_dead_letter(self, letter: DeadLetter) -> None:
+        """Keep a message that could not be handled; the same id again changes nothing."""
+
+        def keep(uow: UnitOfWork) -> None:
+            if uow.dead_letters.get(letter.id) is None:
+                uow.dead_letters.add(letter)
+
+        self.run(keep)
 
     @contextmanager
     def _forgetting(self) -> Iterator[list[str]]:

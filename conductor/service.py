@@ -98,16 +98,23 @@ class ConductorService:
     # -- messages --------------------------------------------------------------------------
 
     def handle_request(
-        self, task: str, operation_id: str, body: Mapping[str, Any], reply_to: str | None = None
+        self,
+        task: str,
+        operation_id: str,
+        body: Mapping[str, Any],
+        reply_to: str | None = None,
+        fault: Rejected | None = None,
     ) -> None:
         """Accept a request and move its operation as far as it goes without waiting.
 
         What cannot be an operation, or is another request under a known id, is kept as a dead
         letter with the reason; nothing that a caller sends raises. Secrets that a caller sends
-        all the same are masked before anything else sees them.
+        all the same are masked before anything else sees them. With a `fault` its message could
+        not be taken: it ends at once, and whoever asks for its id hears why.
         """
-        fault = unkeepable(body)
-        body = masked(kept(body) if fault else body)
+        unfit = unkeepable(body)
+        fault = fault or unfit
+        body = masked(kept(body) if unfit else body)
         if not is_uuid(operation_id):
             shown = kept(operation_id[:80])
             error = Rejected("id_invalid", f"id is {shown}: should be a lower-case UUID", "id")
@@ -159,13 +166,8 @@ class ConductorService:
         self._move(progress.token.operation_id, note)
 
     def handle_dead_letter(self, letter: DeadLetter) -> None:
-        """Keep a message that could not be handled, and end the operation that it names."""
-
-        def keep(uow: UnitOfWork) -> None:
-            if uow.dead_letters.get(letter.id) is None:
-                uow.dead_letters.add(letter)
-
-        self.outbox.run(keep)
+        """Keep a message that could not be handled; the same id again changes nothing."""
+        self.outbox.keep_dead_letter(letter)
 
     def cancel(self, operation_id: str, reason: str) -> None:
         """Turn an operation back at its next boundary."""

@@ -10,6 +10,7 @@ from kombu import Queue
 
 from models.errors import Rejected
 from tasks.routing import EXCHANGE
+from tasks.wire import FrameReader
 
 READ_TIMEOUT_S = WRITE_TIMEOUT_S = 5
 CONNECT_TIMEOUT_S = 4
@@ -46,6 +47,8 @@ _SETTINGS: dict[str, Any] = {
         "confirm_publish": True,
         "read_timeout": READ_TIMEOUT_S,
         "write_timeout": WRITE_TIMEOUT_S,
+        # Else one message with a byte that is not UTF-8 ends every process that is given it.
+        "frame_handler": FrameReader,
     },
     "task_publish_retry_policy": {
         "max_retries": 1,

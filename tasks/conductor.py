@@ -19,7 +19,13 @@ from models.messages.requests import REQUESTS
 from tasks.app import make_app
 from tasks.asks import SILENT
 from tasks.consumer import Consuming
-from tasks.dead_letters import dead_letter_of, read_dead_letter
+from tasks.dead_letters import (
+    dead_letter_of,
+    keep_dead_letter,
+    read_dead_letter,
+    refused_letter,
+    request_of,
+)
 from tasks.events import EventStream
 from tasks.patience import Patience
 from tasks.routing import work_queue
@@ -35,9 +41,17 @@ class Conductor(Protocol):
     """What the tasks call. Each may be called twice with the same message, from any thread."""
 
     def handle_request(
-        self, task: str, operation_id: str, body: Mapping[str, Any], reply_to: str | None = None
+        self,
+        task: str,
+        operation_id: str,
+        body: Mapping[str, Any],
+        reply_to: str | None = None,
+        fault: Rejected | None = None,
     ) -> None:
-        """Accept a request; what is wrong with it is answered, not raised."""
+        """Accept a request; what is wrong with it is answered, not raised.
+
+        With a `fault` it is refused for that: its message could not be taken.
+        """
 
     def handle_reply(self, body: Mapping[str, Any]) -> None:
         """Take the answer to an ask; raise `Rejected` when it is malformed."""
@@ -68,8 +82,14 @@ def serve_conductor(
     app = make_app(broker_url, (work_queue(CONDUCTOR), work_queue(REPORTS)))
     patience = Patience()
     register(app, conductor, patience)
-    bury_here = functools.partial(bury, conductor)
-    return serve(app, CONDUCTOR, Consuming(PREFETCH, patience, events, bury=bury_here), threads)
+    consuming = Consuming(
+        PREFETCH,
+        patience,
+        events,
+        bury=functools.partial(bury, conductor),
+        record=functools.partial(record, conductor),
+    )
+    return serve(app, CONDUCTOR, consuming, threads)
 
 
 def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
@@ -107,13 +127,24 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
 
 def bury(conductor: Conductor, message: Message) -> None:
     """Keep a message of the queue `dead_letters`; raise only while the store is away."""
-    letter = read_dead_letter(message, time.time())
-    try:
-        conductor.handle_dead_letter(letter)
-    except (Unreachable, Conflict):
-        raise
-    except Exception:  # noqa: BLE001  # one that cannot be kept must not stop the others
-        _log.exception("a dead letter cannot be kept", reason=letter.reason, body=letter.body)
+    _keep(conductor, message, read_dead_letter(message, time.time()))
+
+
+def record(conductor: Conductor, message: Message, queue: str, reason: str) -> None:
+    """Keep a message that `queue` held and nobody takes; raise only while the store is away.
+
+    Written here and not left to the broker: RabbitMQ 3.10 stops dead-lettering for a whole node
+    over a header `x-death` that it did not make itself.
+    """
+    _keep(conductor, message, refused_letter(message, queue, reason, time.time()))
+
+
+def _keep(conductor: Conductor, message: Message, letter: DeadLetter) -> None:
+    keep_dead_letter(conductor.handle_dead_letter, letter)
+    request = request_of(letter, message)
+    if request is not None:
+        fault = Rejected("message_refused", letter.reason)
+        conductor.handle_request(request.task, request.id, request.body, request.reply_to, fault)
 
 
 class _Shell:

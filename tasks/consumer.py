@@ -42,8 +42,10 @@ class Consuming:
 
     `prefetch` messages a queue are fetched ahead; `events` shows what is done. `hosts` are those
     whose queues are declared on connecting. `bury` takes a message of the queue `dead_letters`
-    and returns when it is safe. `other` is the task that answers for names of its prefix which
-    this version does not know.
+    and returns when it is safe; `record` does so for a message that another queue held, with
+    the queue and the reason why nobody takes it. Without one, the broker is to record it: a
+    process that has a store does not rely on that. `other` is the task that answers for names of
+    its prefix which this version does not know.
     """
 
     prefetch: int
@@ -51,6 +53,7 @@ class Consuming:
     events: EventStream
     hosts: tuple[str, ...] = ()
     bury: Callable[[Message], None] | None = None
+    record: Callable[[Message, str, str], None] | None = None
     other: str | None = None
 
 
@@ -105,6 +108,7 @@ class HardenedConsumer(Consumer):
     strategies: dict[str, Any]
     connection_errors: tuple[type[Exception], ...]
     call_soon_ack: Callable[..., Any]
+    task_consumer: Any
     event_dispatcher: WorkerEvents | None
 
     def __init__(self, *args: Any, consuming: Consuming, **kwargs: Any) -> None:
@@ -171,7 +175,7 @@ class HardenedConsumer(Consumer):
         return handle_checked
 
     def on_decode_error(self, message: Message, exc: Exception) -> None:
-        """Refuse what could not even be decompressed."""
+        """Refuse what could not even be decoded."""
         self._refuse(message, f"it cannot be decoded: {exc}")
 
     def _rename(self, message: Message) -> None:
@@ -182,10 +186,38 @@ class HardenedConsumer(Consumer):
             if task.startswith(prefix):
                 message.headers["task"] = other
 
+    def keep(self, call: Callable[[], None], message: Message) -> None:
+        """Run `call` on the pool until it has succeeded, then acknowledge the message."""
+        acknowledge = functools.partial(self._acknowledge, message)
+        self.pool.apply_async(self._kept, (call,), callback=acknowledge)
+
+    def _kept(self, call: Callable[[], None]) -> bool:
+        """Say whether the message is safe; if not, it returns when the connection closes."""
+        try:
+            self.consuming.patience.keep_trying(call)
+        except GivenBackError:
+            return False
+        return True
+
+    def _acknowledge(self, message: Message, safe: bool) -> None:
+        if safe:
+            self.call_soon_ack(message.ack_log_error, _log, self.connection_errors)
+
     def _refuse(self, message: Message, wrong: str) -> None:
-        key = message.delivery_info.get("routing_key")
-        _log.warning("message refused", routing_key=key, reason=wrong)
-        message.reject_log_error(_log, self.connection_errors)
+        queue = self._queue_of(message)
+        _log.warning("message refused", queue=queue, reason=wrong)
+        record = self.consuming.record
+        if record is None:
+            message.reject_log_error(_log, self.connection_errors)
+        else:
+            self.keep(functools.partial(record, message, queue, wrong), message)
+
+    def _queue_of(self, message: Message) -> str:
+        """Return the queue that held a message: its routing key may be a sender's own."""
+        tag = message.delivery_info.get("consumer_tag")
+        consumed: dict[str, str]
+        consumed = self.task_consumer._active_tags  # noqa: SLF001  # kombu has no other way to say it
+        return next((queue for queue, known in consumed.items() if known == tag), "")
 
     def _let_go_while_the_store_is_away(self) -> None:
         if self.consuming.patience.is_over():
@@ -222,21 +254,6 @@ class DeadLetterStep(bootsteps.ConsumerStep):
                 ignore_errors(parent.connection, consumer.cancel)
 
     def _take(self, message: Message) -> None:
-        self._parent.pool.apply_async(
-            self._bury, (message,), callback=functools.partial(self._acknowledge, message)
-        )
-
-    def _bury(self, message: Message) -> bool:
-        """Say whether the message is safe; if not, it returns when the connection closes."""
-        consuming = self._parent.consuming
-        assert consuming.bury is not None  # the step is included only then
-        try:
-            consuming.patience.keep_trying(functools.partial(consuming.bury, message))
-        except GivenBackError:
-            return False
-        return True
-
-    def _acknowledge(self, message: Message, safe: bool) -> None:
-        parent = self._parent
-        if safe:
-            parent.call_soon_ack(message.ack_log_error, _log, parent.connection_errors)
+        bury = self._parent.consuming.bury
+        assert bury is not None  # the step is included only then
+        self._parent.keep(functools.partial(bury, message), message)

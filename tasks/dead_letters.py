@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import structlog
 from kombu import Message
 
 from conductor.store.records import DeadLetter
-from models.errors import Rejected
+from models.errors import ConductorError, Conflict, Rejected, Unreachable
+from models.ids import is_uuid
 from models.messages.base import Message as Meaning
 from models.messages.base import parse
 from models.messages.letters import (
@@ -33,14 +36,28 @@ from models.messages.letters import (
     Reply,
     SelectHosts,
 )
+from models.messages.plain import is_printable, kept, storable
 from models.messages.requests import REQUESTS, parse_request
 from models.secrets import masked, masked_text
-from tasks.envelope import complaint
+from tasks.envelope import complaint, complaint_of_size
+from tasks.wire import BODY_KEPT, readable
 
-BODY_KEPT = 256 * 1024
 _REASON_KEPT = 1_000
 _NAMESPACE = uuid.UUID("5d0c3b64-8f5e-4f0e-9c1b-6a1f2f6f4a10")
 _DEEPEST = 8
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that became no operation by itself: whose sender shall hear why."""
+
+    task: str
+    id: str
+    body: Mapping[str, Any]
+    reply_to: str | None
+
 
 _MEANINGS: Mapping[str, type[Meaning]] = {
     REPLY: Reply,
@@ -60,14 +77,60 @@ def read_dead_letter(message: Message, now: float) -> DeadLetter:
     database would refuse (NUL, lone surrogates) is replaced; a body is cut at 256 KiB. Secrets
     are masked: no message that we take has any, so nothing that could be replayed is lost.
     """
-    headers = message.headers if isinstance(message.headers, dict) else {}
-    death = _last_death(headers)
+    death = _last_death(message.headers)
     queue = str(death.get("queue", ""))
+    return _letter(message, queue, _reason(message, death, queue), str(death.get("time")), now)
+
+
+def refused_letter(message: Message, queue: str, reason: str, now: float) -> DeadLetter:
+    """Return the record of a message that `queue` held and nobody takes, for this reason."""
+    return _letter(message, queue, reason, "", now)
+
+
+def keep_dead_letter(keep: Callable[[DeadLetter], None], letter: DeadLetter) -> None:
+    """Keep a record, in plain ASCII if it is not taken as it is; raise while the store is away."""
+    try:
+        keep(letter)
+    except (Unreachable, Conflict):
+        raise
+    except Exception as error:  # noqa: BLE001  # what cannot be kept must not stop the others
+        _log.error("a dead letter is kept without its headers", id=letter.id, reason=str(error))
+        try:
+            keep(_plain(letter))
+        except ConductorError:
+            raise
+        except Exception as again:
+            # No message is at fault any more, so it is held like every other.
+            raise Unreachable("dead_letter_not_kept", f"no dead letter is kept: {again}") from again
+
+
+def _plain(letter: DeadLetter) -> DeadLetter:
+    texts = (letter.queue, letter.task, letter.reason, letter.body)
+    queue, task, reason, body = (
+        text.encode("ascii", "backslashreplace").decode() for text in texts
+    )
+    return replace(letter, queue=queue, task=task, reason=reason, body=body, headers={})
+
+
+def request_of(letter: DeadLetter, message: Message) -> Request | None:
+    """Return what is known of a request that was refused, if anybody can be told of it."""
+    task, task_id = message.headers.get("task"), message.headers.get("id")
+    if letter.queue != CONDUCTOR or letter.task not in REQUESTS or letter.task != task:
+        return None
+    if not isinstance(task_id, str) or not is_uuid(task_id):
+        return None
+    reply_to = message.properties.get("reply_to")
+    told = reply_to if is_printable(reply_to) else None
+    return Request(letter.task, task_id, _keywords(message), told or None)
+
+
+def _letter(message: Message, queue: str, reason: str, when: str, now: float) -> DeadLetter:
+    headers = message.headers if isinstance(message.headers, dict) else {}
     own = {key: value for key, value in headers.items() if not str(key).startswith("x-")}
     task = own.get("task")
     body = _body(message)
-    reason = _clean(_reason(message, death, queue))[:_REASON_KEPT]
-    name = json.dumps([queue, str(death.get("time")), reason, body, _json(own)])
+    reason = _clean(reason)[:_REASON_KEPT]
+    name = json.dumps([queue, when, reason, body, _json(own)])
     return DeadLetter(
         id=str(uuid.uuid5(_NAMESPACE, name)),
         at=now,
@@ -142,17 +205,30 @@ def _when(death: Mapping[str, Any]) -> datetime:
     return at.replace(tzinfo=UTC) if isinstance(at, datetime) else datetime.now(UTC)
 
 
+def _payload(message: Message) -> Any:
+    if complaint_of_size(message) is not None:
+        return None
+    try:
+        return json.loads(message.body or "")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _keywords(message: Message) -> Mapping[str, Any]:
+    match _payload(message):
+        case [_, dict() as keywords, *_]:
+            return keywords
+    return {}
+
+
 def _body(message: Message) -> str:
     """Return the keyword arguments where the message is a task, else its bytes as text."""
-    try:
-        payload = json.loads(message.body or "")
-    except (ValueError, RecursionError):
-        payload = None
+    payload = _payload(message)
     match payload:
         case [_, dict() as keywords, *_]:
             return _clean(json.dumps(masked(keywords)))
     raw: Any = message.body or ""
-    text = bytes(raw).decode("utf-8", "replace") if not isinstance(raw, str) else raw
+    text = readable(bytes(raw)) if not isinstance(raw, str) else raw
     if not isinstance(payload, dict | list):
         return _clean(masked_text(text))
     safe = masked(payload)
@@ -160,12 +236,12 @@ def _body(message: Message) -> str:
 
 
 def _clean(text: str) -> str:
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    return storable(text)
 
 
 def _json(value: Any, deep: int = 0) -> Any:
     if value is None or isinstance(value, bool | int | float):
-        return value
+        return kept(value)
     if deep > _DEEPEST:
         return "…"
     if isinstance(value, dict):
@@ -173,5 +249,5 @@ def _json(value: Any, deep: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [_json(item, deep + 1) for item in value]
     if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
+        value = readable(value)
     return _clean(masked_text(str(value)))

@@ -10,12 +10,23 @@ from kombu import Message
 from kombu.exceptions import ContentDisallowed, DecodeError
 
 from models.ids import is_uuid
+from models.messages.plain import MAX_DEPTH, deeper_than, first_no_json, is_printable
 from models.secrets import shown
+from tasks.wire import MALFORMED
 
-MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_VALUES = 200_000
+"""Values in one body: a small one of many empty lists takes a hundred times as much memory."""
+
 _JSON = "application/json"
 _ENCODINGS = ("", "utf-8", "utf8")
 _PUBLIC_PREFIX = "conductor."
+_FOLLOWED = ("reply_to", "correlation_id", "message_id")
+_DEATHS = "x-death"
+# The last ones come of the types that kombu reads out of JSON (`{"__type__": …}`).
+_UNREADABLE = (
+    *(DecodeError, ContentDisallowed, ValueError, LookupError, RecursionError),
+    *(TypeError, ArithmeticError, AttributeError),
+)
 
 
 def complaint(message: Message, known: Container[str], now: datetime) -> str | None:
@@ -30,6 +41,18 @@ def complaint(message: Message, known: Container[str], now: datetime) -> str | N
         or _complaint_of_times(message.headers, now)
         or _complaint_of_body(message)
     )
+
+
+def complaint_of_size(message: Message) -> str | None:
+    """Return why a body is not to be decoded: it would become too much, or nothing.
+
+    Counted in its bytes, before anything is built of them: each value comes with one of these.
+    """
+    raw: Any = message.body or b""
+    raw = raw.encode("utf-8", "replace") if isinstance(raw, str) else bytes(raw)
+    if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        return f"the body holds more than {MAX_VALUES} values"
+    return None
 
 
 def trimmed_headers(headers: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,15 +81,18 @@ def fault_text(fault: Mapping[str, Any]) -> str:
 
 
 def _complaint_of_content(message: Message) -> str | None:
+    malformed = message.properties.get(MALFORMED)
+    if malformed is not None:
+        return str(malformed)
     if message.content_type != _JSON:
         return f"the content type is {shown(message.content_type)}: only {_JSON} is read"
     encoding = message.content_encoding or ""
     if encoding.lower() not in _ENCODINGS:
         return f"the content encoding is {shown(encoding)}: only utf-8 is read"
-    if len(message.body or "") > MAX_BODY_BYTES:
-        return f"the body is larger than {MAX_BODY_BYTES} bytes"
-    if message.errors:
-        return f"the body cannot be decompressed: {message.errors[0][1]}"
+    for name in _FOLLOWED:
+        text = message.properties.get(name)
+        if text is not None and not is_printable(text):
+            return f"the property {name} is {shown(text)}: should be printable text"
     return None
 
 
@@ -78,9 +104,13 @@ def _complaint_of_headers(headers: Mapping[str, Any], known: Container[str]) -> 
         return f"the header id is {shown(task_id)}: should be a UUID"
     if task not in known:
         return f"the task {shown(task)} is not known on this queue"
-    for name in ("root_id", "parent_id", "kwargsrepr"):
-        if not isinstance(headers.get(name), str | None):
-            return f"the header {name} is {shown(headers[name])}: should be text"
+    for name in ("lang", "root_id", "parent_id", "kwargsrepr", "origin"):
+        text = headers.get(name)
+        if text is not None and not is_printable(text):
+            return f"the header {name} is {shown(text)}: should be printable text"
+    deaths = headers.get(_DEATHS, [])
+    if not isinstance(deaths, list) or not all(isinstance(death, dict) for death in deaths):
+        return f"the header {_DEATHS} is {shown(deaths)}: the broker's own is a list of tables"
     return None
 
 
@@ -102,9 +132,12 @@ def _complaint_of_times(headers: Mapping[str, Any], now: datetime) -> str | None
 
 
 def _complaint_of_body(message: Message) -> str | None:
+    too_much = complaint_of_size(message)
+    if too_much is not None:
+        return too_much
     try:
         payload = message.payload
-    except (DecodeError, ContentDisallowed, ValueError, LookupError, RecursionError) as error:
+    except _UNREADABLE as error:
         return f"the body is not JSON: {error}"[:300]
     if not isinstance(payload, list) or len(payload) != 3:
         return "the body is no list of arguments, keyword arguments and callbacks"
@@ -117,4 +150,8 @@ def _complaint_of_body(message: Message) -> str | None:
         return "it asks to call another task afterwards (callbacks, errbacks, chain or chord)"
     if not isinstance(callbacks, dict | None):
         return "its callbacks are no JSON object"
+    if deeper_than(keywords, MAX_DEPTH):
+        return f"the body is nested deeper than {MAX_DEPTH} levels"
+    if (odd := first_no_json(keywords)) is not None:
+        return f"the body is not JSON: it holds a {type(odd).__name__}"
     return None

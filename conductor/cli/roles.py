@@ -104,7 +104,13 @@ def run_scheduler(settings: Settings) -> int:
         if partner is not None:
             jobs = (*jobs, Job("placement", partner.follow, FOLLOW_EVERY_S))
         with served(settings, registry), clockwork(*jobs):
-            code = serve_scheduler(settings.broker_url, scheduler, outbox.publish, means.events)
+            code = serve_scheduler(
+                settings.broker_url,
+                scheduler,
+                outbox.publish,
+                outbox.keep_dead_letter,
+                means.events,
+            )
         outbox.forget()
     return code
 

@@ -3,46 +3,109 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from models.errors import Rejected
 
+MAX_DEPTH: Final = 64
+"""Levels of lists and objects in a body; nothing of ours has half as many."""
+
 _SHOWN = "\ufffd"
+_PATH_SHOWN = 200
+_LEAST, _MOST = -(2**63), 2**64 - 1
+# UTF-8 has no lone surrogates, PostgreSQL no NUL.
+_UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 
-def unkeepable(value: Any, path: str = "message") -> Rejected | None:
-    """Return the refusal of the first NaN, Infinity or NUL character in a body, or nothing.
+def is_printable(text: Any) -> bool:
+    """Say whether a value is text without control characters, line ends and lone surrogates."""
+    return isinstance(text, str) and text.isprintable()
 
-    Python reads the first two from text that claims to be JSON; NUL is JSON, but PostgreSQL has
-    no text that holds it.
-    """
-    if isinstance(value, float) and not math.isfinite(value):
-        return Rejected("field_invalid", f"{path} is {value}: JSON has no such number", path)
-    if isinstance(value, str) and "\0" in value:
-        return Rejected("field_invalid", f"{path} holds a NUL character", path)
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            inner = f"{path}.{key}".removeprefix("message.").replace("\0", _SHOWN)
-            found = unkeepable(str(key), inner) or unkeepable(each, inner)
-            if found is not None:
-                return found
-    if isinstance(value, list | tuple):
-        for place, each in enumerate(value):
-            found = unkeepable(each, f"{path}.{place}".removeprefix("message."))
-            if found is not None:
-                return found
+
+def deeper_than(value: Any, most: int) -> bool:
+    """Say whether lists and objects are nested deeper than so many levels, however deep."""
+    level = [value]
+    for _ in range(most):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return any(isinstance(each, Mapping | list | tuple) for each in level)
+
+
+def first_no_json(value: Any) -> Any:
+    """Return the first value inside that no JSON has, such as a date, or nothing."""
+    level = [value]
+    while level:
+        for each in level:
+            if not isinstance(each, Mapping | list | tuple | str | int | float | None):
+                return each
+        level = [inner for each in level for inner in _inside(each)]
     return None
 
 
-def kept(value: Any) -> Any:
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def unkeepable(value: Any, path: str = "message", deep: int = 0) -> Rejected | None:
+    """Return the refusal of the first value in a body that cannot be kept, or nothing.
+
+    That is NaN and Infinity, which Python reads from text that claims to be JSON; whole numbers
+    beyond 64 bits; NUL and lone surrogates, which are JSON, but no text that a database holds;
+    and what is nested deeper than 64 levels.
+    """
+    complaint = _complaint(value, deep)
+    if complaint is not None:
+        return Rejected("field_invalid", f"{path} {complaint}", path)
+    for name, each in _named(value):
+        inner = storable(f"{path}.{name}".removeprefix("message."))[:_PATH_SHOWN]
+        found = unkeepable(name, inner) or unkeepable(each, inner, deep + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def _complaint(value: Any, deep: int) -> str | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"is {value}: JSON has no such number"
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return "is a number beyond 64 bits"
+    if isinstance(value, str) and (found := _UNSTORABLE.search(value)):
+        return f"holds a {'NUL character' if found[0] == chr(0) else 'lone surrogate'}"
+    if deep > MAX_DEPTH and isinstance(value, Mapping | list | tuple):
+        return f"is nested deeper than {MAX_DEPTH} levels"
+    return None
+
+
+def _named(value: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return ((str(key), each) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return ((str(place), each) for place, each in enumerate(value))
+    return ()
+
+
+def kept(value: Any, deep: int = 0) -> Any:
     """Return a body as it can be kept: what cannot is replaced by words for it."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return "a number beyond 64 bits"
     if isinstance(value, str):
-        return value.replace("\0", _SHOWN)
+        return storable(value)
+    if deep > MAX_DEPTH:
+        return value if value is None or isinstance(value, int | float) else "…"
     if isinstance(value, Mapping):
-        return {str(key).replace("\0", _SHOWN): kept(each) for key, each in value.items()}
+        return {storable(str(key)): kept(each, deep + 1) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [kept(each) for each in value]
+        return [kept(each, deep + 1) for each in value]
     return value
+
+
+def storable(text: str) -> str:
+    """Return text with NUL and lone surrogates replaced: any database and terminal takes it."""
+    return _UNSTORABLE.sub(_SHOWN, text)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 import pytest
 
+from models.errors import Rejected
 from models.lifecycle import InstanceState, OperationState
 from models.messages.letters import CONDUCTOR
 from tests.operations.audit import check_at_rest
@@ -21,6 +23,10 @@ from tests.operations.world import PINNED, SHARED, World
         ({"scheduler_hints": {"x": [float("inf")]}}, "instance.scheduler_hints.x.0"),
         ({"name": "a\0b"}, "instance.name"),
         ({"metadata": {"k\0": "v"}}, "instance.metadata.k\ufffd"),
+        ({"metadata": {"\ud800": float("nan")}}, "instance.metadata.\ufffd"),
+        ({"name": "a\udfff"}, "instance.name"),
+        ({"scheduler_hints": {"x": 2**64}}, "instance.scheduler_hints.x"),
+        ({"scheduler_hints": {"x": -(2**63) - 1}}, "instance.scheduler_hints.x"),
         ({"block_devices": [{"volume_id": "v"}, {}]}, "instance.block_devices.1"),
         ({"networks": ["blue", {}]}, "instance.networks.1"),
         (
@@ -40,6 +46,34 @@ def test_what_cannot_be_kept_is_refused_by_its_path(wishes: dict[str, object], k
     assert record.error is not None
     assert (record.error["code"], record.error["key"]) == ("field_invalid", key)
     assert world.guests() == {}
+
+
+def test_a_request_whose_message_cannot_be_taken_fails_for_whoever_asks() -> None:
+    world = World()
+    operation = str(uuid.uuid4())
+    fault = Rejected("message_refused", "it asks to wait")
+    for _ in range(2):
+        world.service.handle_request("conductor.stop_instance", operation, {}, "mine", fault)
+    record = world.operation(operation)
+    assert record.state is OperationState.FAILED
+    assert (record.error or {})["code"] == "message_refused"
+    world.run_out()
+    [told] = [letter for letter in world.delivered if letter.queue == "mine"]
+    assert told.body["error"]["message"] == "it asks to wait"
+
+
+def test_a_copy_that_cannot_be_taken_changes_nothing_of_the_operation_that_runs() -> None:
+    world = World()
+    body = {
+        "context": {"project_id": "p"},
+        "instance": {"name": "vm", "flavor": SHARED, "image": {"id": "img"}},
+    }
+    operation = str(uuid.uuid4())
+    world.service.handle_request("conductor.build_instances", operation, body)
+    fault = Rejected("message_refused", "it expired")
+    world.service.handle_request("conductor.build_instances", operation, body, None, fault)
+    world.run_out()
+    assert world.operation(operation).state is OperationState.SUCCEEDED
 
 
 def test_a_deadline_that_has_passed_undoes_what_was_begun() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.limits import Limit
@@ -37,6 +38,14 @@ class Process:
         while "ready" not in self.printed:
             assert self.alive, "the process ended before it was ready"
             assert not limit.over, "the process is not ready"
+            time.sleep(0.01)
+
+    def wait_until_it_hears(self, number: int) -> None:
+        """Return when the process handles this signal: before, it would simply die of it."""
+        deadline = time.monotonic() + START_S
+        status = Path(f"/proc/{self._process.pid}/status")
+        while not int(status.read_text().split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1:
+            assert time.monotonic() < deadline, f"the process never handles signal {number}"
             time.sleep(0.01)
 
     @property

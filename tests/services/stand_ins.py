@@ -22,7 +22,7 @@ from typing import Any
 import structlog
 
 from conductor.store.records import DeadLetter
-from models.errors import Broken, Unreachable
+from models.errors import Broken, Rejected, Unreachable
 from models.messages.base import parse
 from models.messages.letters import (
     CONDUCTOR,
@@ -61,8 +61,16 @@ class StandIn:
         self._store_is_back = store_is_back
 
     def handle_request(
-        self, task: str, operation_id: str, body: Mapping[str, Any], reply_to: str | None = None
+        self,
+        task: str,
+        operation_id: str,
+        body: Mapping[str, Any],
+        reply_to: str | None = None,
+        fault: Rejected | None = None,
     ) -> None:
+        if fault is not None:
+            tell(what="refused", id=operation_id, reply_to=reply_to, reason=fault.message)
+            return
         self._act(str((body.get("instance") or {}).get("name", "")), operation_id)
         told = {"task": task, "id": operation_id, "body": dict(body), "reply_to": reply_to}
         tell(what="request", **told)
@@ -133,7 +141,9 @@ def main(role: str, broker_url: str, store_is_back: str = "/nowhere") -> int:
         if role == "impatient":
             return serve_impatiently(broker_url, stand_in, events)
         if role == "scheduler":
-            return serve_scheduler(broker_url, stand_in, stand_in.publish, events)
+            return serve_scheduler(
+                broker_url, stand_in, stand_in.publish, stand_in.handle_dead_letter, events
+            )
         return serve_compute(broker_url, Host("h1", ("spawn",)), stand_in, events)
     finally:
         events.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -147,8 +148,36 @@ MALFORMED: dict[str, tuple[bytes, dict[str, Any] | None, dict[str, str], str]] =
         task_body(),
         {**GOOD, "compression": "nonsense"},
         {},
-        "cannot be decompressed",
+        "compressed",
     ),
+    "a body that unpacks to much more": (
+        zlib.compress(bytes(64 * 1024 * 1024)),
+        {**GOOD, "compression": "application/x-gzip"},
+        {},
+        "compressed",
+    ),
+    "more values than memory is for": (
+        b'[[], {"a": [' + b"[]," * 300_000 + b"[]]}, {}]",
+        GOOD,
+        {},
+        "more than 200000 values",
+    ),
+    "a body that is too large": (b" " * (5 * 1024 * 1024), GOOD, {}, "the body has 5242880 bytes"),
+    "a body nested deep": (
+        b'[[], {"a": ' + b"[" * 500 + b"]" * 500 + b"}, {}]",
+        GOOD,
+        {},
+        "nested deeper than 64 levels",
+    ),
+    "a header x-death that is no list": (task_body(), {**GOOD, "x-death": "me"}, {}, "x-death"),
+    "a parent with a NUL": (task_body(), {**GOOD, "parent_id": "a\0b"}, {}, "parent_id"),
+    "a date made by kombu": (
+        b'[[], {"a": {"__type__": "datetime", "__value__": "2020-01-01T00:00:00"}}, {}]',
+        GOOD,
+        {},
+        "holds a datetime",
+    ),
+    "a reply queue with a line end": (task_body(), GOOD, {"reply_to": "a\nb"}, "reply_to"),
     "an eta that is no time": (task_body(), {**GOOD, "eta": "tomorrow"}, {}, "ISO 8601"),
     "an eta in the future": (
         task_body(),
@@ -177,6 +206,27 @@ def test_malformed_messages_are_dead_letters_with_a_reason(
     assert reason in dead["reason"]
     assert dead["queue"] == "conductor"
     assert conductor.alive
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "words"),
+    [
+        ({"eta": "2999-01-01T00:00:00+00:00"}, task_body(**BODY), "asks to wait"),
+        ({"expires": "2001-01-01T00:00:00+00:00"}, task_body(**BODY), "expired"),
+        ({}, b'[[], {}, {"chain": [{"task": "x"}]}]', "another task"),
+        ({}, b"[[1], {}, {}]", "positional"),
+        ({}, b"no json", "not JSON"),
+        ({"compression": "gzip"}, b"x", "compressed"),
+    ],
+)
+def test_whoever_sent_a_request_that_cannot_be_taken_hears_why(
+    conductor: Process, sender: Sender, headers: dict[str, Any], body: bytes, words: str
+) -> None:
+    request_id = str(uuid.uuid4())
+    sender.send(body, {"task": TASK, "id": request_id, **headers}, reply_to="mine")
+    told = conductor.expect(what="refused", id=request_id)
+    assert words in told["reason"]
+    assert told["reply_to"] == "mine"
 
 
 def test_the_worker_lives_on_after_all_of_them(conductor: Process, sender: Sender) -> None:
@@ -212,7 +262,7 @@ def test_any_bytes_in_the_dead_letters_are_kept_as_text(
     with pika.BlockingConnection(pika.URLParameters(broker_url)) as connection:
         connection.channel().basic_publish("dead_letters", "", b"\x00\xff\xd8")
     dead = conductor.expect(what="dead", queue="")
-    assert dead["body"] == "\ufffd\ufffd\ufffd"
+    assert dead["body"] == "\ufffd\\xff\\xd8"
     assert dead["reason"] == "it was sent to the dead letters directly"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import time
 import uuid
@@ -269,7 +270,7 @@ def test_reports_reach_the_conductor(url: str, carrier: CeleryCarrier) -> None:
 
 def test_a_process_waits_for_a_broker_that_is_not_there_and_still_ends_when_told() -> None:
     lonely = Process("conductor", "amqp://guest:guest@127.0.0.1:1//")
-    time.sleep(2)
+    lonely.wait_until_it_hears(signal.SIGTERM)
     assert lonely.alive
     assert lonely.drain(patience_s=15) == 0
     assert lonely.printed == []
