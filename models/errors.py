@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 
 class ConductorError(Exception):
@@ -70,6 +70,26 @@ class Unreachable(ConductorError):
 
 class Broken(ConductorError):
     """An invariant failed: stop and call a person."""
+
+
+_OF_THE_STORE: Final = frozenset(
+    {
+        "database_unreachable",
+        "database_busy",
+        "database_damaged",
+        "database_schema",
+        "lock_timeout",
+        "statement_timeout",
+        "transaction_timeout",
+    }
+)
+
+
+def is_of_the_store(error: ConductorError) -> bool:
+    """Say whether an error speaks of the database alone: run the whole transaction again."""
+    if isinstance(error, Conflict):
+        return error.code != "exists"
+    return isinstance(error, Unreachable) and error.code in _OF_THE_STORE
 
 
 _KINDS: dict[str, type[ConductorError]] = {

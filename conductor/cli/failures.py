@@ -21,8 +21,6 @@ AWAY: Final = 4
 DEFECT: Final = 70
 INTERRUPTED: Final = 130
 _PIPE_CLOSED: Final = 141
-_NOT_UPGRADED: Final = "database_schema"
-"""The store's code for tables that `db upgrade` has yet to make: no defect, it is not ready."""
 
 _ABOUT_AN_OPTION: Final = re.compile(
     r"Invalid value for (?P<options>'-.*?'): (?P<rule>.*)", re.DOTALL
@@ -53,7 +51,7 @@ def exit_code(error: ConductorError) -> int:
     """Return the exit code of an error of ours."""
     if isinstance(error, Rejected):
         return WRONG
-    if isinstance(error, Unreachable | Conflict) or error.code == _NOT_UPGRADED:
+    if isinstance(error, Unreachable | Conflict):
         return AWAY
     return DEFECT if isinstance(error, Broken) else NO
 

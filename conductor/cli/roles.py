@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -137,9 +137,13 @@ def _means(settings: Settings, role: str) -> Iterator[Means]:
 
 
 def _refuse_without_tables(store: Store) -> None:
-    """Raise `Broken` (`database_schema`) at once; a database that is away may come back."""
-    with suppress(Conflict, Unreachable), store.read() as uow:
-        uow.heartbeats.count()
+    """Raise `Unreachable` (`database_schema`) at once; a database that is away may come back."""
+    try:
+        with store.read() as uow:
+            uow.heartbeats.count()
+    except (Conflict, Unreachable) as error:
+        if error.code == "database_schema":
+            raise
 
 
 def _beat(outbox: Outbox, name: str, kind: str) -> Callable[[], None]:

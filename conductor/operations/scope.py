@@ -9,7 +9,7 @@ from typing import Any
 from conductor.operations.definition import Operation, Step
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
-from models.errors import ConductorError, Conflict, Rejected
+from models.errors import ConductorError, Rejected, is_of_the_store
 
 Ids = list[str]
 """Operations that can go on at once: what every transition returns."""
@@ -81,8 +81,7 @@ class Scope:
 def raise_if_of_the_store(error: ConductorError) -> None:
     """Raise what says nothing of the step: the transaction failed, and is run again as a whole.
 
-    A deadlock or a lost database inside a step must not end its operation.
+    A deadlock, or a database that is lost, full or read-only, must not end the operation.
     """
-    moved_first = isinstance(error, Conflict) and error.code != "exists"
-    if moved_first or error.code == "database_unreachable":
+    if is_of_the_store(error):
         raise error

@@ -222,8 +222,8 @@ class Store(Protocol):
     def begin(self) -> AbstractContextManager[UnitOfWork]:
         """Open a transaction for writing; commit at the end of the block, roll back on an error.
 
-        Serialization failures, deadlocks, busy databases raise `Conflict`; a database that
-        cannot be reached raises `Unreachable`.
+        Serialization failures and deadlocks raise `Conflict`; a database that is away, busy,
+        full, read-only or of another release raises `Unreachable`.
         """
 
     def read(self) -> AbstractContextManager[UnitOfWork]:

@@ -34,10 +34,14 @@ from conductor.store.sql_session import Session
 from conductor.store.sql_statements import Statements
 from conductor.store.sql_table import Derived, SqlTable
 from conductor.store.turns import Turns
+from models.errors import Unreachable
 from models.messages.letters import Letter
 from models.tables import engines, schema
 from models.tables.failures import translated
 from models.tables.urls import engine_url
+
+_LEFT_BEHIND: Final = ("database_unreachable", "database_damaged", "database_schema")
+"""What says that the server, or what it prepared, is another than when sessions were opened."""
 
 _SIZES: Final[Derived] = {
     "flavor": {
@@ -120,8 +124,11 @@ class SqlStore(Store):
     """A store in SQLite (`sqlite:///FILE`) or PostgreSQL (`postgresql://…`).
 
     Any number of threads and processes may share the database; `wait_s` is how long any of
-    them waits for a lock before it is a `Conflict`. Opened after a fork, never before:
+    them waits for a lock before it is `Unreachable`. Opened after a fork, never before:
     connections do not survive one.
+
+    A connection on which a statement failed serves nobody else. When the server is away, or
+    refuses what it took before (a primary that was demoted), none that is open then does.
     """
 
     def __init__(
@@ -135,11 +142,13 @@ class SqlStore(Store):
         self._tables = _Tables(self._statements)
         self._kept: PoolProxiedConnection | None = None
         self._turns = Turns(exclusive=self._embedded, wait_s=wait_s)
+        self._epoch = 0
+        """Connections made before the database was last found away are of an earlier one."""
 
     @override
     @contextmanager
     def begin(self) -> Iterator[UnitOfWork]:
-        with self._turns.take(), translated(), self._to_write() as connection:
+        with self._turns.take(), self._told_by_it(), self._to_write() as connection:
             with self._transaction(connection, writes=True) as session:
                 yield _UnitOfWork(session, self._tables, self._clock())
             self._tables.hardware.stored |= session.written_hardware
@@ -148,8 +157,8 @@ class SqlStore(Store):
     @contextmanager
     def read(self) -> Iterator[UnitOfWork]:
         with (
-            translated(),
-            closing(_begun(self._readers, engines.BEGIN_TO_READ)) as connection,
+            self._told_by_it(),
+            closing(self._begun(self._readers, engines.BEGIN_TO_READ)) as connection,
             self._transaction(connection, writes=False) as session,
         ):
             yield _UnitOfWork(session, self._tables, self._clock())
@@ -165,16 +174,53 @@ class SqlStore(Store):
         self._readers.dispose()
 
     @contextmanager
+    def _told_by_it(self) -> Iterator[None]:
+        """Translate what the database says; once it is away every open connection is replaced."""
+        try:
+            with translated():
+                yield
+        except Unreachable as error:
+            if error.code in _LEFT_BEHIND:
+                self._epoch += 1
+            raise
+
+    @contextmanager
     def _to_write(self) -> Iterator[PoolProxiedConnection]:
         if not self._embedded:
-            with closing(_begun(self._writers, engines.BEGIN_TO_WRITE)) as connection:
+            with closing(self._begun(self._writers, engines.BEGIN_TO_WRITE)) as connection:
                 yield connection
             return
         # One connection for all: taking it from a pool each time costs as much as a commit.
         if self._kept is None or not self._kept.is_valid:
             self._kept = self._writers.raw_connection()
-        self._kept.cursor().execute(engines.BEGIN_TO_WRITE[self._statements.dialect])
+        try:
+            self._kept.cursor().execute(engines.BEGIN_TO_WRITE["sqlite"])
+        except sqlite3.Error:
+            self._kept.invalidate()
+            raise
         yield self._kept
+
+    def _begun(self, engine: Engine, begin: Mapping[str, str]) -> PoolProxiedConnection:
+        """Return a connection in a transaction; one that the server has closed is replaced.
+
+        To begin is to find out: asking every connection first whether it still lives would cost
+        each transaction a statement more.
+        """
+        dead = 0
+        while True:
+            connection = engine.raw_connection()
+            if connection.info.setdefault("epoch", self._epoch) != self._epoch:
+                connection.invalidate()
+                continue
+            try:
+                connection.cursor().execute(begin[engine.dialect.name])
+            except (psycopg.Error, sqlite3.Error):
+                connection.invalidate()
+                dead += 1
+                if self._embedded or dead > engines.MOST:
+                    raise
+            else:
+                return connection
 
     @contextmanager
     def _transaction(self, connection: PoolProxiedConnection, *, writes: bool) -> Iterator[Session]:
@@ -188,26 +234,10 @@ class SqlStore(Store):
             session.end()
             _roll_back(connection, cursor)
             raise
-
-
-def _begun(engine: Engine, begin: Mapping[str, str]) -> PoolProxiedConnection:
-    """Return a connection in a transaction; one that the server has closed meanwhile is replaced.
-
-    To begin is to find out: asking every connection first whether it still lives would cost
-    each transaction a statement more.
-    """
-    dead = 0
-    while True:
-        connection = engine.raw_connection()
-        try:
-            connection.cursor().execute(begin[engine.dialect.name])
-        except psycopg.OperationalError:
-            connection.invalidate()
-            dead += 1
-            if dead > engines.MOST:
-                raise
-        else:
-            return connection
+        finally:
+            # SQLite's knows nothing that it could be wrong about.
+            if session.spoiled and not self._embedded:
+                connection.invalidate()
 
 
 def _roll_back(connection: PoolProxiedConnection, cursor: DBAPICursor) -> None:

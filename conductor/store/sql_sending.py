@@ -4,10 +4,16 @@ PostgreSQL is a way off, and each statement costs the way there and back. Statem
 succeed, or whose failure fails the transaction anyway, wait here and are sent ahead of the next
 one in the same pipeline; the last ones travel with the COMMIT. SQLite answers in the process, so
 nothing waits.
+
+The driver prepares a statement that comes often, and takes it for prepared once it is sent. Behind
+one that fails in the same pipeline the server never saw it. So a connection on which anything
+failed prepares nothing more, and is thrown away with its transaction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -28,6 +34,8 @@ class Sender:
         self._waiting: list[Sent] = []
         self.sent = 0
         """How often anything was sent."""
+        self.spoiled = False
+        """Whether anything failed: nobody else may have the connection."""
 
     @property
     def mark(self) -> int:
@@ -37,8 +45,7 @@ class Sender:
     def later(self, text: str, params: Any = ()) -> None:
         """Send a statement ahead of the next one; what it fails with is told there."""
         if self._far is None:
-            self.sent += 1
-            self._cursor.execute(text, params)
+            self.now(text, params)
         else:
             self._waiting.append((text, params))
 
@@ -49,22 +56,24 @@ class Sender:
     def now(self, text: str, params: Any = ()) -> DBAPICursor:
         """Send a statement, behind those that wait, and return its answer."""
         self.sent += 1
-        if not self._waiting or self._far is None:
-            self._cursor.execute(text, params)
-            return self._cursor
-        waiting, self._waiting = self._waiting, []
-        # Of several that fail, the first is raised: the others only say that it did.
-        with self._far.pipeline(), self._far.cursor() as ahead:
-            for each in waiting:
-                ahead.execute(*each)
-            self._cursor.execute(text, params)
+        with self._watched():
+            if not self._waiting or self._far is None:
+                self._cursor.execute(text, params)
+                return self._cursor
+            waiting, self._waiting = self._waiting, []
+            # Of several that fail, the first is raised: the others only say that it did.
+            with self._far.pipeline(), self._far.cursor() as ahead:
+                for each in waiting:
+                    ahead.execute(*each)
+                self._cursor.execute(text, params)
         return self._cursor
 
     def many(self, text: str, params: Any) -> DBAPICursor:
         """Execute once for each of many parameters; the row count is of all."""
         self.flush()
         self.sent += 1
-        self._cursor.executemany(text, params)
+        with self._watched():
+            self._cursor.executemany(text, params)
         return self._cursor
 
     def flush(self) -> None:
@@ -75,3 +84,14 @@ class Sender:
     def commit(self) -> None:
         """Send whatever waits, and the end of the transaction with it."""
         self.now(COMMIT)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Note that something failed; what still has to run here, to a savepoint, is unprepared."""
+        try:
+            yield
+        except BaseException:
+            self.spoiled = True
+            if self._far is not None:
+                self._far.prepare_threshold = None
+            raise

@@ -97,6 +97,11 @@ class Session:
         if not self.writes:
             raise Broken("transaction_reads", "this transaction is for reading only")
 
+    @property
+    def spoiled(self) -> bool:
+        """Whether anything failed at the database, even where a savepoint made it harmless."""
+        return self._sender.spoiled
+
     def commit(self) -> None:
         """End the transaction for good; raise again what a caller should not have swallowed.
 
@@ -142,6 +147,7 @@ class Session:
         except BaseException:
             # What failed travelled ahead of the savepoint: there is no going back to it.
             self._failure = failure or self._failure
+            self._raise_failure()
             raise
 
     def _later(self, text: str, params: Any = ()) -> None:

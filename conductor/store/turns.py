@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from models.errors import Broken, Conflict
+from models.errors import Broken, Unreachable
 
 
 class Turns:
@@ -23,13 +23,13 @@ class Turns:
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Hold the turn; `Broken` (`transaction_nested`), or `Conflict` after waiting too long."""
+        """Hold the turn; `Broken` (`transaction_nested`), `Unreachable` after too long a wait."""
         if getattr(self._mine, "held", False):
             raise Broken(
                 "transaction_nested", "a transaction was opened inside another of its thread"
             )
         if self._lock is not None and not self._lock.acquire(timeout=self._wait_s):
-            raise Conflict("database_busy", f"nobody else could write for {self._wait_s:g} s")
+            raise Unreachable("database_busy", f"nobody else could write for {self._wait_s:g} s")
         self._mine.held = True
         try:
             yield

@@ -11,30 +11,45 @@ import psycopg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
-from models.errors import Broken, ConductorError, Conflict, Unreachable
+from models.errors import ConductorError, Conflict, Unreachable
 
 # PostgreSQL, appendix A: classes and codes of the SQL standard's five letters.
 _MOVED_FIRST: Final = {
     "40001": "serialization_failure",
     "40P01": "deadlock",
+}
+_TOO_LONG: Final = {
     "55P03": "lock_timeout",
     "57014": "statement_timeout",
     "25P03": "transaction_timeout",
     "25P04": "transaction_timeout",
 }
-_GONE: Final = ("08", "53", "57P01", "57P02", "57P03", "58")
-_NO_TABLE: Final = ("42P01", "42703")
-"""An unknown table or column."""
+_OTHER_TABLES: Final = ("42P01", "42703", "42883", "42704", "42P10", "42804", "3F000")
+"""A table, column, function, type or constraint that this release expects is not there."""
+
+_FORBIDDEN: Final = "42501"
+_OURS: Final = ("20", "21", "22", "23", "27", "2F", "3B", "42", "44", "54", "P0")
+"""Classes that speak of the statement itself or its values, whatever state the server is in.
+
+All others speak of the server, the session or the account: nothing that a message says can be
+the reason, so none may be given up for it.
+"""
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_UNUSABLE: Final = (
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_READONLY,
+_STATEMENTS_OWN: Final = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_MISUSE,
+    sqlite3.SQLITE_RANGE,
+    sqlite3.SQLITE_TOOBIG,
+    0,
 )
+"""What SQLite says of statements and values; 0 is what its driver says without asking it."""
+
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# SQLite has one code for all that is wrong with a statement, so only its words tell this.
+_NOT_THERE: Final = ("no such ", "has no column named")
 
 
 @contextmanager
@@ -50,9 +65,11 @@ def translated() -> Iterator[None]:
 
 
 def meaning(error: BaseException) -> ConductorError | None:
-    """Return the `Conflict`, `Unreachable` or `Broken` that a database's error means.
+    """Return the `Conflict` or `Unreachable` that a database's error means.
 
-    None is for what no database said, and for what it said of a defect of ours.
+    A `Conflict` is a race that was lost, to be run again at once. All that is not for us to answer
+    (away, read-only, full, forbidden, damaged, other tables, time-outs) is `Unreachable`. None is
+    for what no database said, and for what it said of a defect of ours.
     """
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.Error):
@@ -60,19 +77,27 @@ def meaning(error: BaseException) -> ConductorError | None:
     if isinstance(cause, psycopg.Error):
         return _of_postgresql(cause)
     if isinstance(cause, NoConnectionLeft):
-        return Conflict("database_busy", "every connection to the database is in use")
+        return Unreachable("database_busy", "every connection to the database is in use")
     return None
 
 
 def _of_postgresql(error: psycopg.Error) -> ConductorError | None:
     state = error.sqlstate or ""
-    text = (str(error).strip().splitlines() or ["no reason given"])[0]
+    lines = str(error).strip().splitlines() or ["no reason given"]
+    text = f"PostgreSQL: {lines[0]}"
     if state in _MOVED_FIRST:
-        return Conflict(_MOVED_FIRST[state], f"PostgreSQL: {text}")
-    # A refused or lost connection has no code, since no server was there to send one.
-    if state.startswith(_GONE) or (not state and isinstance(error, psycopg.OperationalError)):
-        return Unreachable("database_unreachable", f"PostgreSQL: {text}")
-    return _unprepared(text) if state in _NO_TABLE else None
+        return Conflict(_MOVED_FIRST[state], text)
+    if state in _TOO_LONG:
+        return Unreachable(_TOO_LONG[state], text)
+    if state in _OTHER_TABLES:
+        return _unprepared(lines[0])
+    if not state:
+        # A refused or lost connection has no code, since no server was there to send one.
+        away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return Unreachable("database_unreachable", text) if away else None
+    if state.startswith(_OURS) and state != _FORBIDDEN:
+        return None
+    return Unreachable("database_unreachable", text, sqlstate=state)
 
 
 def _of_sqlite(error: sqlite3.Error) -> ConductorError | None:
@@ -80,13 +105,14 @@ def _of_sqlite(error: sqlite3.Error) -> ConductorError | None:
     kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
     text = f"SQLite: {error}"
     if kind in _BUSY:
-        return Conflict("database_busy", text)
-    if kind in _UNUSABLE:
-        return Unreachable("database_unreachable", text)
+        return Unreachable("database_busy", text)
     if kind in _DAMAGED:
-        return Broken("database_damaged", text)
-    return _unprepared(str(error)) if str(error).startswith("no such ") else None
+        return Unreachable("database_damaged", text)
+    if kind not in _STATEMENTS_OWN:
+        return Unreachable("database_unreachable", text)
+    return _unprepared(str(error)) if any(each in str(error) for each in _NOT_THERE) else None
 
 
-def _unprepared(text: str) -> Broken:
-    return Broken("database_schema", f"{text}; `conductor db upgrade` brings the tables up to date")
+def _unprepared(text: str) -> Unreachable:
+    message = f"{text}; `conductor db upgrade` brings the tables up to date"
+    return Unreachable("database_schema", message)

@@ -108,7 +108,7 @@ def test_a_broker_without_a_database_is_a_wrong_setting(
         (Unreachable("c", "m"), 4),
         (Conflict("c", "m"), 4),
         (Broken("c", "m"), 70),
-        (Broken("database_schema", "m"), 4),
+        (Unreachable("database_schema", "m"), 4),
         (ZeroDivisionError("m"), 70),
         (KeyboardInterrupt(), 130),
     ],

@@ -13,7 +13,7 @@ import pytest
 
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.sql import SqlStore
-from models.errors import Broken, Conflict, Unreachable
+from models.errors import Conflict, Unreachable
 from models.tables.upgrade import upgrade
 from tests.contracts.store import records
 from tests.contracts.store.questions import QUESTIONS, statements_of
@@ -123,36 +123,36 @@ def test_of_two_that_lock_crosswise_one_is_told_to_retry(store: SqlStore) -> Non
     assert "both" in {step_of(store, "a"), step_of(store, "b")}
 
 
-def test_a_swallowed_conflict_does_not_pass_for_a_commit(store: SqlStore, hasty: SqlStore) -> None:
+def test_a_swallowed_error_does_not_pass_for_a_commit(store: SqlStore, hasty: SqlStore) -> None:
     def swallow() -> None:
         with hasty.begin() as uow:
             uow.operations.save(records.an_operation("a", step="lost"))
-            with suppress(Conflict):
+            with suppress(Unreachable):
                 uow.operations.lock("b")
-            with pytest.raises(Conflict):
+            with pytest.raises(Unreachable):
                 uow.operations.get("a")
 
     with store.begin() as uow:
         uow.operations.lock("b")
-        with pytest.raises(Conflict) as caught:
+        with pytest.raises(Unreachable) as caught:
             swallow()
     assert caught.value.code == "lock_timeout"
     assert step_of(store, "a") == "schedule"
 
 
-def test_a_savepoint_makes_a_conflict_harmless(store: SqlStore, hasty: SqlStore) -> None:
+def test_a_savepoint_makes_an_error_harmless(store: SqlStore, hasty: SqlStore) -> None:
     with store.begin() as holder:
         holder.operations.lock("b")
         with hasty.begin() as uow:
             uow.operations.save(records.an_operation("a", step="kept"))
-            with suppress(Conflict), uow.savepoint():
+            with suppress(Unreachable), uow.savepoint():
                 uow.operations.save(records.an_operation("a", step="lost"))
                 uow.operations.lock("b")
             assert uow.operations.where(step="kept", id="a")
     assert step_of(store, "a") == "kept"
 
 
-def test_a_statement_that_the_server_cancels_is_a_conflict(
+def test_a_statement_that_the_server_cancels_is_no_answer(
     store: SqlStore, url: str, administrator: Administrator
 ) -> None:
     codes = list[str]()
@@ -162,8 +162,8 @@ def test_a_statement_that_the_server_cancels_is_a_conflict(
         try:
             with other.begin() as uow:
                 uow.operations.lock("a")
-        except Conflict as conflict:
-            codes.append(conflict.code)
+        except Unreachable as error:
+            codes.append(error.code)
         other.close()
 
     with store.begin() as uow:
@@ -245,21 +245,21 @@ def test_a_database_that_does_not_exist_is_unreachable(url: str) -> None:
 
 def test_a_database_without_tables_asks_for_an_upgrade(fresh_database: Callable[[], str]) -> None:
     store = SqlStore(fresh_database())
-    with pytest.raises(Broken) as caught, store.begin() as uow:
+    with pytest.raises(Unreachable) as caught, store.begin() as uow:
         uow.operations.get("a")
     assert caught.value.code == "database_schema"
     assert "conductor db upgrade" in caught.value.message
     store.close()
 
 
-def test_too_many_at_once_wait_and_then_are_told_to_retry(url: str) -> None:
+def test_too_many_at_once_wait_and_then_get_no_answer(url: str) -> None:
     store = SqlStore(url, wait_s=0.1)
 
     def read_more_and_more(readers: ExitStack) -> None:
         while True:
             readers.enter_context(store.read())
 
-    with ExitStack() as readers, pytest.raises(Conflict) as caught:
+    with ExitStack() as readers, pytest.raises(Unreachable) as caught:
         read_more_and_more(readers)
     assert caught.value.code == "database_busy"
     store.close()

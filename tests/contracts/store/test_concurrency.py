@@ -10,7 +10,7 @@ import pytest
 
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.sql import SqlStore
-from models.errors import Broken, Conflict
+from models.errors import Broken, Conflict, Unreachable
 from models.tables.upgrade import upgrade
 from tests.contracts.store import records
 from tests.contracts.store.conftest import WAIT_S, Opener
@@ -99,7 +99,7 @@ def test_a_lock_waits_and_then_gives_the_newest_record(opener: Opener) -> None:
     assert seen == [7]
 
 
-def test_waiting_too_long_for_a_lock_is_a_conflict(opener: Opener) -> None:
+def test_waiting_too_long_for_a_lock_is_no_answer(opener: Opener) -> None:
     store, other = opener(), opener()
     with store.begin() as uow:
         uow.operations.add(records.an_operation())
@@ -109,8 +109,8 @@ def test_waiting_too_long_for_a_lock_is_a_conflict(opener: Opener) -> None:
         try:
             with other.begin() as uow:
                 uow.operations.lock("op-1")
-        except Conflict as conflict:
-            conflicts.append(conflict.code)
+        except Unreachable as error:
+            conflicts.append(error.code)
 
     with store.begin() as uow:
         uow.operations.lock("op-1")
@@ -214,8 +214,8 @@ def test_names_that_differ_do_not_wait_and_a_lock_ends_with_its_transaction(
                     uow.lock(name)
                     uow.events.count()
                     seen.append(name)
-            except Conflict as conflict:
-                seen.append(conflict.code)
+            except Unreachable as error:
+                seen.append(error.code)
 
     with store.begin() as uow:
         uow.lock("a")

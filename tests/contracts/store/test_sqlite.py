@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from conductor.store.sql import SqlStore
-from models.errors import Broken, Conflict, Unreachable
+from models.errors import Unreachable
+from models.tables.failures import translated
 from tests.contracts.store import records
 from tests.contracts.store.questions import QUESTIONS, statements_of
 
@@ -25,7 +26,7 @@ def path_of(url: str) -> str:
     return url.removeprefix("sqlite:///")
 
 
-def test_a_writer_in_another_process_is_waited_for_and_then_a_conflict(
+def test_a_writer_in_another_process_is_waited_for_and_then_there_is_no_answer(
     store: SqlStore, sqlite_url: str
 ) -> None:
     def write() -> None:
@@ -34,7 +35,7 @@ def test_a_writer_in_another_process_is_waited_for_and_then_a_conflict(
 
     with closing(sqlite3.connect(path_of(sqlite_url), isolation_level=None)) as foreign:
         foreign.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Conflict) as caught:
+        with pytest.raises(Unreachable) as caught:
             write()
         foreign.execute("ROLLBACK")
     assert caught.value.code == "database_busy"
@@ -60,17 +61,47 @@ def test_a_file_that_cannot_be_opened_is_unreachable(tmp_path: Path) -> None:
         assert caught.value.code == "database_unreachable"
 
 
-def test_a_file_that_is_no_database_is_broken(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_unreachable(tmp_path: Path) -> None:
     path = tmp_path / "text.db"
     path.write_text("not a database, by far " * 100)
-    with pytest.raises(Broken) as caught, SqlStore(f"sqlite:///{path}").begin():
+    with pytest.raises(Unreachable) as caught, SqlStore(f"sqlite:///{path}").begin():
         pass
     assert caught.value.code == "database_damaged"
 
 
+@pytest.mark.parametrize(
+    ("pragma", "code"),
+    [("max_page_count = 1", "database_unreachable"), ("query_only = ON", "database_unreachable")],
+)
+def test_a_disk_that_is_full_or_read_only_is_unreachable(
+    sqlite_url: str, pragma: str, code: str
+) -> None:
+    with closing(sqlite3.connect(path_of(sqlite_url), isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA {pragma}")
+        with pytest.raises(Unreachable) as caught, translated():
+            connection.execute("CREATE TABLE large AS SELECT zeroblob(1000000) AS bytes")
+    assert caught.value.code == code
+
+
+def test_tables_of_another_release_ask_for_an_upgrade(store: SqlStore, sqlite_url: str) -> None:
+    with closing(sqlite3.connect(path_of(sqlite_url), isolation_level=None)) as foreign:
+        foreign.execute("ALTER TABLE events RENAME COLUMN detail TO details")
+    with pytest.raises(Unreachable) as caught, store.begin() as uow:
+        uow.events.add(records.an_event())
+    assert caught.value.code == "database_schema"
+
+
+def test_a_statement_that_is_wrong_is_a_defect_of_ours(sqlite_url: str) -> None:
+    with closing(sqlite3.connect(path_of(sqlite_url))) as connection:
+        with pytest.raises(sqlite3.Error), translated():
+            connection.execute("SELEC 1")
+        with pytest.raises(sqlite3.IntegrityError), translated():
+            connection.execute("INSERT INTO heartbeats (name) VALUES (NULL)")
+
+
 def test_a_database_without_tables_asks_for_an_upgrade(tmp_path: Path) -> None:
     store = SqlStore(f"sqlite:///{tmp_path}/new.db")
-    with pytest.raises(Broken) as caught, store.begin() as uow:
+    with pytest.raises(Unreachable) as caught, store.begin() as uow:
         uow.hosts.get("h-1")
     assert caught.value.code == "database_schema"
     assert "conductor db upgrade" in caught.value.message
