@@ -236,7 +236,7 @@ class SqlStore(Store):
             raise
         finally:
             # SQLite's knows nothing that it could be wrong about.
-            if session.spoiled and not self._embedded:
+            if session.spoiled and connection.is_valid and not self._embedded:
                 connection.invalidate()
 
 
