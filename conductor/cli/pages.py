@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from conductor.cli.message_fields import field_rows
 from conductor.cli.operation_page import operations_page
+from models.hardware.known_keys import KnownKey, rows
 from models.messages.answers import ANSWERS
 from models.messages.base import Versioned
 from models.messages.catalogue import CATALOGUE
@@ -40,6 +41,31 @@ Published on the topic exchange `notifications` with the routing key `<kind>.<ev
 `build_instance.end`: when an operation on an instance is accepted, and when it has ended. Plain
 JSON; the AMQP property `type` is its name and `correlation_id` the id of the operation. One that
 comes again has the same `message_id`.
+"""
+_SPECS: Final = """\
+# Extra specs and image properties
+
+Generated from `models/hardware/known_keys.py` by `conductor docs extra-specs`; do not edit.
+
+Nothing that is accepted is ignored. A key is acted on; or refused as long as no host can grant it;
+or kept with a warning that `flavors create`, `images create` and `show` print: it has no effect.
+A name that is not listed is refused, with the nearest one that is, when the flavor or image is made
+and in a request that describes its own. `fit` and `guest` refuse unknown names in `hw:` and `hw_`
+only; of the others they read what they read.
+
+A value may not be blank. Conditions (`aggregate_instance_extra_specs:NAME`, `capabilities:NAME`)
+are a plain value, which has to be equal, or an operator and what to compare with:
+
+| operator | holds where the value is |
+|---|---|
+| `==` `!=` `>=` `<=` | such a number; `=` means at least |
+| `s==` `s!=` `s>=` `s<=` `s>` `s<` | such a text |
+| `<or> A <or> B` | one of these |
+| `<in> A` | a text with this part |
+| `<all-in> A B` | a text with all of these words as parts |
+
+Metadata of an aggregate may list several values by commas: one of them has to meet the condition,
+and none may break `!=` and `s!=`. A host that says nothing meets no condition.
 """
 
 
@@ -102,7 +128,23 @@ def _text(docstring: str | None) -> str:
     return " ".join((docstring or "").split())
 
 
+def extra_specs_page() -> str:
+    """Return the page of every extra spec and image property, and what becomes of each."""
+    lines = [_SPECS, "| of | name | what becomes of it | why |", "|---|---|---|---|"]
+    for where, name, known in rows():
+        shown = f"`{name}`" if " " not in name else name
+        lines.append(f"| {where} | {shown} | {known.effect} | {_but(known)} |")
+    return "\n".join([*lines, ""])
+
+
+def _but(known: KnownKey) -> str:
+    if known.flag:
+        return f"{known.why}; what means no is taken"
+    return f"{known.why}; taken: {', '.join(known.idle)}" if known.idle else known.why
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "extra-specs": extra_specs_page,
     "messages": messages_page,
     "operations": operations_page,
 }

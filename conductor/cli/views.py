@@ -21,6 +21,9 @@ from conductor.store.records import (
     Migration,
     OperationRecord,
 )
+from models.hardware.extra_specs import warnings_of
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
 from models.messages.hardware import (
     flavor_to_json,
     host_to_json,
@@ -136,6 +139,9 @@ def instance_view(instance: Instance) -> Json:
         "fault": dict(instance.fault) if instance.fault else None,
         "project_id": instance.project_id,
         "user_id": instance.user_id,
+        "metadata": dict(instance.request_spec.get("metadata") or {}),
+        "tags": list(instance.request_spec.get("tags") or ()),
+        "warnings": list(warnings_of(instance.flavor, instance.image)),
         "availability_zone": instance.availability_zone,
         "group": instance.group,
         "operation_id": instance.operation_id,
@@ -232,8 +238,18 @@ def host_view(sight: HostSight) -> Json:
 
 
 def entry_view(entry: CatalogueEntry) -> Json:
-    """Return a flavor, image, aggregate, zone, server group or quota as it was defined."""
-    return {**entry.body, "created_at": moment(entry.created_at)}
+    """Return a flavor, image, aggregate, zone, server group or quota as it was defined.
+
+    Of flavors and images also what of them has no effect.
+    """
+    view = {**entry.body, "created_at": moment(entry.created_at)}
+    if entry.kind == "flavor":
+        specs = entry.body.get("extra_specs") or {}
+        view["warnings"] = list(warnings_of(Flavor("", 1, 1, extra_specs=specs), None))
+    elif entry.kind == "image":
+        image = Image("", properties=entry.body.get("properties") or {})
+        view["warnings"] = list(warnings_of(None, image))
+    return view
 
 
 def _usage(host: Host) -> Json:

@@ -9,8 +9,12 @@ from typing import cast
 
 from conductor.operations.definition import NewOperation, Operation, Outcome
 from conductor.operations.requested import flavor_of
-from conductor.placement.resources import amounts, is_class
-from conductor.placement.wishes import request_of
+from conductor.operations.unsupported import (
+    refuse_flavor_keys,
+    refuse_image_keys,
+    refuse_metadata,
+)
+from conductor.placement.resources import is_class
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import CatalogueEntry, Json
 from models.errors import Rejected
@@ -72,12 +76,15 @@ def _refuse_senseless(body: Message, uow: UnitOfWork) -> None:
             _hosts_exist(body.hosts, uow)
             if isinstance(body, AggregateBody):
                 _numbers_are_numbers(body.metadata)
+                refuse_metadata(body.metadata)
         case FlavorBody():
             flavor = flavor_of(body, uow, "body")
+            refuse_flavor_keys(flavor)
             refuse_flavor(flavor)
-            request_of(flavor, amounts(flavor, None))
         case ImageBody():
-            refuse_image(Image(body.id, body.name or "", body.properties))
+            image = Image(body.id, body.name or "", body.properties)
+            refuse_image_keys(image)
+            refuse_image(image)
         case QuotaBody():
             _classes_exist(body)
         case ServerGroupBody(max_server_per_host=int(most)) if not body.policy.endswith(

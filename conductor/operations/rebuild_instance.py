@@ -13,6 +13,7 @@ from conductor.operations.definition import AskHost, NewOperation, Operation, Ou
 from conductor.operations.instances import must_get, spawn_args
 from conductor.operations.moves import check_alive, movable
 from conductor.operations.requested import NO_IMAGE, image_fits, image_of
+from conductor.operations.unsupported import refuse_image_keys
 from conductor.placement.host_wishes import host_wishes_of, unmet_by
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
@@ -48,6 +49,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Rebuild:
     body = image_of(request.image, uow, "image")
     image_fits(body, instance.flavor, "image", volume_backed=False)
     image = Image(body.id, body.name or "", body.properties)
+    refuse_image_keys(image)
     _same_topology(instance, image)
     _host_suits(instance, image, uow)
     uow.instances.save(replace(instance, task_state=TaskState.REBUILDING, updated_at=uow.now))

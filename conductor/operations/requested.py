@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from conductor.operations.quotas import Owner, check_quota, size_of
+from conductor.operations.unsupported import (
+    refuse_fields,
+    refuse_flavor_keys,
+    refuse_image_keys,
+)
 from conductor.store.records import CatalogueEntry, Instance, Json
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
@@ -60,6 +65,10 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
     image = (
         Image(image_body.id, image_body.name or "", image_body.properties) if image_body else None
     )
+    refuse_fields(body)
+    refuse_flavor_keys(flavor)
+    if image is not None:
+        refuse_image_keys(image)
     refuse_contradictions(flavor, image or NO_IMAGE)
     if image_body is not None:
         image_fits(image_body, flavor, "instance.flavor", volume_backed=bool(body.block_devices))

@@ -10,6 +10,7 @@ from conductor.operations.definition import NewOperation
 from conductor.operations.moves import Move, Plan
 from conductor.operations.quotas import Owner, check_quota, growth
 from conductor.operations.requested import NO_IMAGE, flavor_of
+from conductor.operations.unsupported import refuse_flavor_keys
 from conductor.store.ports import UnitOfWork
 from models.errors import Rejected
 from models.hardware.wishes import refuse_contradictions
@@ -33,6 +34,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
         had = instance.flavor.root_gb
         message = f"root_gb is {flavor.root_gb}: the disk has {had} and cannot shrink"
         raise Rejected("disk_shrinks", message, key="flavor")
+    refuse_flavor_keys(flavor)
     refuse_contradictions(flavor, instance.image or NO_IMAGE)
     owner = Owner(instance.project_id, instance.user_id)
     check_quota(uow, owner, growth(instance, flavor))

@@ -7,7 +7,7 @@ an image only requires. A capability is a property of the host that has one valu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,12 +16,20 @@ from conductor.store.records import Host
 from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
 from models.hardware.image import Image
+from models.hardware.spec_operators import Condition, condition_of
 from models.hardware.wording import one_of, wrong
 
 ARCHITECTURE: Final = "HW_ARCH_"
 """Prefix of the traits that name an architecture; a host without any has not said which it is."""
 
 CAPABILITY: Final = "capabilities:"
+
+CAPABILITIES: Final[Mapping[str, Callable[[Host], str]]] = {
+    "hypervisor_type": lambda host: host.hypervisor,
+    "hypervisor_hostname": lambda host: host.name,
+    "cell": lambda host: host.cell_id,
+}
+"""What a host has one value of, as flavors may ask for it (`capabilities:NAME`)."""
 
 HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
 """The trait of hosts with threads, which the hardware has by itself."""
@@ -31,18 +39,18 @@ _TRAIT: Final = re.compile(r"trait(?:\d+|_[A-Za-z0-9_-]+)?:(\S+)")
 
 @dataclass(frozen=True, slots=True)
 class HostWishes:
-    """Traits that a host must have or must not have, its architecture, and capability values."""
+    """Traits that a host must or must not have, its architecture, what it must say of itself."""
 
     required: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
     architecture: str | None = None
-    capabilities: Mapping[str, frozenset[str]] = FrozenMap({})
+    capabilities: Mapping[str, Condition] = FrozenMap({})
 
 
 def host_wishes_of(flavor: Flavor, image: Image | None) -> HostWishes:
     """Return what both ask of the host; raise `Rejected` where they contradict or are malformed.
 
-    Codes: `trait_invalid`, `traits_contradict`.
+    Codes: `trait_invalid`, `traits_contradict`, `extra_spec_invalid`.
     """
     grouped = grouped_traits(flavor)
     said = {
@@ -105,14 +113,10 @@ def _architecture(image: Image | None) -> str | None:
     return None if asked is None else f"{ARCHITECTURE}{str(asked).upper()}"
 
 
-def _capabilities(flavor: Flavor) -> dict[str, frozenset[str]]:
-    """Return the values allowed by capability; `<or> A <or> B` allows several."""
-    asked = {}
-    for key, value in flavor.extra_specs.items():
-        if not key.startswith(CAPABILITY):
-            continue
-        name = key.removeprefix(CAPABILITY)
-        plain = value.removeprefix("s==").removeprefix("==").strip()
-        parts = plain.split("<or>") if plain.startswith("<or>") else [plain]
-        asked[name] = frozenset(part.strip() for part in parts if part.strip())
-    return asked
+def _capabilities(flavor: Flavor) -> dict[str, Condition]:
+    """Return the condition on each capability that the flavor names."""
+    return {
+        key.removeprefix(CAPABILITY): condition_of(key, value)
+        for key, value in flavor.extra_specs.items()
+        if key.startswith(CAPABILITY)
+    }

@@ -31,7 +31,7 @@ class Words:
     def ensure(self, uow: UnitOfWork, names: Iterable[str]) -> None:
         """Make the custom ones among these that are not there yet."""
         for name in sorted(set(names) - self.standard):
-            if not _CUSTOM.fullmatch(name) or len(name) > _LONGEST:
+            if not is_custom(name):
                 rule = f"one made here is CUSTOM_ and capitals, digits, _, at most {_LONGEST} long"
                 raise self._unknown(name, rule)
             if uow.catalogue.get(self.kind, name) is None:
@@ -53,6 +53,11 @@ class Words:
 
 CLASSES: Final = Words("resource_class", frozenset(map(str, os_resource_classes.STANDARDS)))
 TRAITS: Final = Words("trait", frozenset(map(str, os_traits.get_traits())))
+
+
+def is_custom(name: str) -> bool:
+    """Say whether a name can be that of something made here."""
+    return len(name) <= _LONGEST and _CUSTOM.fullmatch(name) is not None
 
 
 def _add(uow: UnitOfWork, entry: CatalogueEntry) -> None:

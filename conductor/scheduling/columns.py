@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Final
 
 from conductor.placement.devices import CLASS as DEVICE_CLASS
-from conductor.placement.host_wishes import has_trait, is_of
+from conductor.placement.host_wishes import CAPABILITIES, has_trait, is_of
 from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.demand import Shape
 from conductor.scheduling.fleet import CellColumn, HostColumn
 from conductor.store.records import Host
 from models.hardware.guest import ANY_PAGES, DEDICATED, LARGE_PAGES, MIXED, SMALL_PAGES
+from models.hardware.spec_operators import Condition
 from models.hardware.topology import HostCell
 from models.units import KIB_PER_MIB
-
-CAPABILITIES: Final[Mapping[str, Callable[[Host], str]]] = {
-    "hypervisor_type": lambda host: host.hypervisor,
-    "hypervisor_hostname": lambda host: host.name,
-    "cell": lambda host: host.cell_id,
-}
-"""What a host has one value of, as flavors may ask for it (`capabilities:NAME`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +96,12 @@ def architecture_column(trait: str) -> HostColumn:
 
 
 @lru_cache(maxsize=256)
-def capability_column(name: str, values: frozenset[str]) -> HostColumn:
-    """Return the column of who has one of these values of a capability; nobody has unknown ones."""
+def capability_column(name: str, condition: Condition) -> HostColumn:
+    """Return the column of whose capability meets a condition; nobody has unknown ones."""
     read = CAPABILITIES.get(name)
 
     def has(host: Host) -> int:
-        return read is not None and read(host) in values
+        return read is not None and condition.holds((read(host),))
 
     return has
 

@@ -22,6 +22,7 @@ from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
 from models.hardware.guest import GuestTopology, Misfit, Placement
 from models.hardware.image import Image
+from models.hardware.spec_operators import Condition, condition_of
 from models.hardware.topology import Limits, PciRequest
 from models.lifecycle import InstanceState
 from models.messages.hints import Hints, hints_of
@@ -48,7 +49,7 @@ class Shape:
     image: Image | None
     guest: GuestTopology | None
     amounts: Mapping[str, int]
-    aggregate_specs: Mapping[str, str]
+    aggregate_specs: Mapping[str, Condition]
     wishes: HostWishes
     devices: tuple[PciRequest, ...]
     request: CandidateRequest
@@ -141,7 +142,7 @@ def shape_of(
         guest,
         own,
         {
-            key.removeprefix(AGGREGATE_SPEC): value
+            key.removeprefix(AGGREGATE_SPEC): condition_of(key, value)
             for key, value in flavor.extra_specs.items()
             if key.startswith(AGGREGATE_SPEC)
         },

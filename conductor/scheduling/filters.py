@@ -29,6 +29,7 @@ from conductor.scheduling.demand import Demand
 from conductor.scheduling.fleet import NO_PLACE, Fleet, Mask, Numbers
 from conductor.scheduling.groups import closed_places, joined_places
 from conductor.scheduling.numa_filter import has_numa_cells
+from models.hardware.spec_operators import Condition
 from models.messages.catalogue import BUSY_LIMIT, COUNT_LIMIT
 
 UNBOUNDED: Final = 2**31
@@ -68,21 +69,25 @@ def in_cell(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     source = fleet.get(demand.source or "")
     if source is not None:
         lacks = ("is in another deployment cell", "are in another deployment cell")
-        column = fleet.column(capability_column("cell", frozenset({source.cell_id})))
+        column = fleet.column(capability_column("cell", Condition("", (source.cell_id,))))
         yield Check("other_cell", lacks, column == 1)
 
 
 def in_aggregates(demand: Demand, fleet: Fleet) -> Iterator[Check]:
-    """In an aggregate with each metadata value that the flavor asks for.
+    """In an aggregate whose metadata meets each condition of the flavor.
 
-    A metadata value may list several, separated by commas; one of them has to be equal.
+    A metadata value may list several, separated by commas. What a value must not be, it must not
+    be in any aggregate of the host that says it.
     """
-    for key, value in demand.shape.aggregate_specs.items():
-        passed = np.zeros(len(fleet), np.bool_)
-        for aggregate in fleet.tagged(key):
-            if value in aggregate.values:
-                passed |= aggregate.hosts
-        what = f"in no aggregate with {key}={value}"
+    for key, condition in demand.shape.aggregate_specs.items():
+        tagged = fleet.tagged(key)
+        passed = _any_of(fleet, [each.hosts for each in tagged if condition.holds(each.values)])
+        if condition.negative:
+            broken = [each.hosts for each in tagged if not condition.holds(each.values)]
+            passed = passed & ~_any_of(fleet, broken)
+        what = f"in no aggregate with {key} {condition}"
+        if not condition.operator:
+            what = f"in no aggregate with {key}={condition.operands[0]}"
         yield Check("other_aggregate", (f"is {what}", f"are {what}"), passed)
 
 
@@ -150,10 +155,10 @@ def has_traits(demand: Demand, fleet: Fleet) -> Iterator[Check]:
 
 
 def has_capabilities(demand: Demand, fleet: Fleet) -> Iterator[Check]:
-    """With the values of its own that the flavor asks for, such as the hypervisor's kind."""
-    for name, values in demand.shape.wishes.capabilities.items():
-        what = f"no {name} of {' or '.join(sorted(values))}"
-        passed = fleet.column(capability_column(name, values)) == 1
+    """With values of its own as the flavor asks for them, such as the hypervisor's kind."""
+    for name, condition in demand.shape.wishes.capabilities.items():
+        what = f"no {name} {condition}"
+        passed = fleet.column(capability_column(name, condition)) == 1
         yield Check("capability_missing", (f"has {what}", f"have {what}"), passed)
 
 

@@ -18,6 +18,7 @@ from models.hardware.device_wishes import (
     TPM_VERSIONS,
 )
 from models.hardware.encryption_wishes import DISK_FORMATS, FIRMWARE
+from models.hardware.extra_specs import refuse_unknown_hardware
 from models.hardware.flavor import Flavor
 from models.hardware.guest import GuestCell, GuestTopology
 from models.hardware.image import Image
@@ -52,6 +53,7 @@ def guest_topology(flavor: Flavor, image: Image) -> GuestTopology | None:
     Raises `Rejected` with a stable code and the key at fault for values that are wrong and
     for wishes that contradict each other.
     """
+    refuse_unknown_hardware(flavor, image)
     for key in image.properties:
         if key in IMAGE_CHOICES:
             image_choice(key, IMAGE_CHOICES[key], image)

@@ -74,7 +74,7 @@ def cpu_policy(flavor: Flavor, image: Image) -> str | None:
 def cpu_thread_policy(flavor: Flavor, image: Image) -> str | None:
     """Return the thread policy as written; a flavor's `prefer` stands beside any image."""
     ours, theirs = asked("cpu_thread_policy", flavor, image)
-    if ours:
+    if ours is not None:
         one_of(ours, THREAD_POLICIES, "cpu_thread_policy_invalid", "hw:cpu_thread_policy")
     image_policy = (
         None

@@ -39,15 +39,15 @@ _INSTANCE: Final[dict[str, Any]] = {
     "flavor": _FLAVOR,
     "image": _IMAGE,
     "block_devices": [],
-    "networks": ["net-blue"],
+    "networks": ["none"],
     "availability_zone": "zone-a",
     "host": "rack1-07",
     "group": "db-spread",
     "metadata": {"role": "db"},
     "tags": ["blue"],
     "scheduler_hints": {"different_host": ["1d1f0f0e-64c7-4b39-8a6b-2d5f8d7e9c10"]},
-    "key_name": "ann-laptop",
-    "security_groups": ["default"],
+    "key_name": None,
+    "security_groups": [],
     "config_drive": False,
 }
 _FAULT: Final[dict[str, Any]] = {

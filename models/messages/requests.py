@@ -67,6 +67,16 @@ class Request(Versioned):
         return self.task.removeprefix(PREFIX)
 
 
+class BlockDeviceBody(Message):
+    """A volume of an instance; the one with boot index 0 is booted from."""
+
+    volume_id: Annotated[Name, Field(description="The volume.")]
+    boot_index: Annotated[
+        Annotated[int, Field(ge=-1, le=64)] | None,
+        Field(description="0 to boot from it; -1 or nothing for a volume of data."),
+    ] = None
+
+
 class InstanceBody(Message):
     """The instance that a build asks for; flavor and image by name, by id or in full."""
 
@@ -88,10 +98,12 @@ class InstanceBody(Message):
         Field(description="By id or name, or in full; not needed to boot from `block_devices`."),
     ] = None
     block_devices: Annotated[
-        tuple[Described, ...], Field(description="Volumes to boot from instead of an image.")
+        tuple[BlockDeviceBody, ...],
+        Field(description="Volumes to boot from instead of an image."),
     ] = ()
     networks: Annotated[
-        tuple[Described | str, ...], Field(description="Networks by id, or described.")
+        tuple[Described | str, ...],
+        Field(description="Nothing, or `none`: there are no networks yet."),
     ] = ()
     availability_zone: Annotated[Name | None, Field(description="Only hosts of this zone.")] = None
     host: Annotated[Name | None, Field(description="This host and no other.")] = None
@@ -101,11 +113,15 @@ class InstanceBody(Message):
     scheduler_hints: Annotated[
         dict[str, Any], Field(description="Wishes about other instances: `same_host`, …")
     ] = {}
-    key_name: Annotated[str | None, Field(description="Name of a key pair, never a key.")] = None
-    security_groups: Annotated[tuple[str, ...], Field(description="Kept with the instance.")] = ()
-    config_drive: Annotated[bool, Field(description="Whether the guest gets a config drive.")] = (
-        False
-    )
+    key_name: Annotated[
+        str | None, Field(description="Refused: no host puts keys into its guests.")
+    ] = None
+    security_groups: Annotated[
+        tuple[str, ...], Field(description="Refused: there are no networks to filter.")
+    ] = ()
+    config_drive: Annotated[
+        bool, Field(description="Refused where true: no host gives its guests a config drive.")
+    ] = False
 
     @model_validator(mode="after")
     def _boots_from_something(self) -> InstanceBody:

@@ -6,12 +6,22 @@ import pytest
 
 from tests.cli.running import Cli, one_line
 
+SPECS = {"aggregate_instance_extra_specs:a": "c=d"}
 KINDS: list[tuple[str, str, tuple[object, ...], dict[str, Any]]] = [
     (
         "flavors",
         "f1",
-        ("--vcpus", 2, "--memory-mb", 512, "--root-gb", 3, "--extra-spec", "a:b=c=d"),
-        {"name": "f1", "vcpus": 2, "memory_mb": 512, "root_gb": 3, "extra_specs": {"a:b": "c=d"}},
+        (
+            "--vcpus",
+            2,
+            "--memory-mb",
+            512,
+            "--root-gb",
+            3,
+            "--extra-spec",
+            "aggregate_instance_extra_specs:a=c=d",
+        ),
+        {"name": "f1", "vcpus": 2, "memory_mb": 512, "root_gb": 3, "extra_specs": SPECS},
     ),
     (
         "images",

@@ -59,4 +59,4 @@ def test_a_page_is_printed_as_markdown(cli: Cli) -> None:
 def test_an_unknown_page_is_named(cli: Cli) -> None:
     result = cli("docs", "poems")
     assert result.code == 2
-    assert "page is poems: one of messages, operations" in result.err
+    assert "page is poems: one of extra-specs, messages, operations" in result.err

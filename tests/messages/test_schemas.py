@@ -89,7 +89,7 @@ def test_no_entry_that_is_read_is_against_the_schema() -> None:
             "conductor.build_instances",
             {
                 "context": CONTEXT,
-                "instance": {**INSTANCE, "image": None, "block_devices": [{"volume": "v"}]},
+                "instance": {**INSTANCE, "image": None, "block_devices": [{"volume_id": "v"}]},
             },
         ),
         ("conductor.stop_instance", {"context": CONTEXT, "instance_id": ID.upper()}),

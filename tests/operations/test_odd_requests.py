@@ -27,7 +27,10 @@ from tests.operations.world import PINNED, SHARED, World
         ({"name": "a\udfff"}, "instance.name"),
         ({"scheduler_hints": {"x": 2**64}}, "instance.scheduler_hints.x"),
         ({"scheduler_hints": {"x": -(2**63) - 1}}, "instance.scheduler_hints.x"),
-        ({"block_devices": [{"volume_id": "v"}, {}]}, "instance.block_devices.1"),
+        (
+            {"block_devices": [{"volume_id": "v"}, {"volume_id": ""}]},
+            "instance.block_devices.1.volume_id",
+        ),
         ({"networks": ["blue", {}]}, "instance.networks.1"),
         (
             {"flavor": {**SHARED, "extra_specs": {"hw:cpu_policy ": "dedicated"}}},

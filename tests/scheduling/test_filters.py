@@ -92,7 +92,9 @@ def test_an_architecture_rules_out_only_hosts_that_say_another() -> None:
     assert line.endswith("1 is of another architecture")
 
 
-@pytest.mark.parametrize("value", ["libvirt", "s== libvirt", "<or> qemu <or> libvirt"])
+@pytest.mark.parametrize(
+    "value", ["libvirt", "s== libvirt", "<or> qemu <or> libvirt", "<in> virt", "s!= simulated"]
+)
 def test_capabilities_are_compared_with_what_the_host_is(value: str) -> None:
     world = World()
     world.add_hosts(replace(host("a"), hypervisor="simulated"))
