@@ -15,9 +15,7 @@ from typing import Final
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host
 from models.lifecycle import HostState
-
-ECHO: Final = "/conductors"
-"""The name under which conductors hear themselves; no host is called so, as names have no slash."""
+from models.messages.letters import ECHO
 
 ECHO_EVERY_S: Final = 2.0
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from conductor import reconciliation, registration
-from conductor.liveness import ECHO, ECHO_EVERY_S, hear_echo
+from conductor.liveness import ECHO_EVERY_S, hear_echo
 from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.ending import locked
 from conductor.operations.engine import Engine
@@ -31,6 +31,7 @@ from models.messages.base import parse
 from models.messages.carrier import Carrier
 from models.messages.letters import (
     CONDUCTOR,
+    ECHO,
     HEARTBEAT,
     REPORTS,
     SCHEDULER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import NewType
 
@@ -9,6 +10,23 @@ OperationId = NewType("OperationId", str)
 InstanceId = NewType("InstanceId", str)
 HostName = NewType("HostName", str)
 ProjectId = NewType("ProjectId", str)
+
+LONGEST_NAME = 255
+"""Letters in the name of anything."""
+
+LONGEST_HOST = 200
+"""Letters in the name of a host: with each dot written as three, its queue's still fits AMQP."""
+
+NAME_RULE = f"1 to {LONGEST_NAME} printable characters without a space before or behind them"
+HOST_RULE = (
+    f"1 to {LONGEST_HOST} letters, digits, '.', '-' and '_' of ASCII, "
+    "beginning and ending with a letter or digit"
+)
+NAME_PATTERN = r"^[^\s\x00-\x1f\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f])?$"
+WORDS_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]*$"
+HOST_PATTERN = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+_HOST = re.compile(HOST_PATTERN.removesuffix("$") + r"\Z")
+_LONGEST_QUEUE = 255
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-")
 
@@ -37,6 +55,22 @@ def is_uuid(text: str) -> bool:
         return str(uuid.UUID(text)) == text
     except (ValueError, AttributeError, TypeError):
         return False
+
+
+def is_name(text: str) -> bool:
+    """Say whether `text` can name a flavor, image, zone, group, instance or project.
+
+    Names go to terminals, logs, metrics and file names: no control characters, no direction marks,
+    no lone surrogates, nothing that looks like another name.
+    """
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable() and text == text.strip()
+
+
+def is_host_name(text: str) -> bool:
+    """Say whether `text` can name a host: also a folder, a queue and an account are named so."""
+    if len(text) > LONGEST_HOST or _HOST.match(text) is None:
+        return False
+    return len(compute_queue(text)) <= _LONGEST_QUEUE
 
 
 def compute_queue(host: str) -> str:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from models.errors import Rejected
+from models.messages.plain import unkeepable
 from models.messages.versions import CONVERTERS, Converters, to_current
 from models.secrets import MASK, is_secret, shown
 
@@ -60,6 +61,9 @@ def parse(kind: type[M], body: Mapping[str, Any], converters: Converters = CONVE
     """
     if issubclass(kind, Versioned):
         body = to_current(kind.task, body, kind.current_version, converters)
+        unfit = unkeepable(body)
+        if unfit is not None:
+            raise unfit
     try:
         return kind.model_validate_json(json.dumps(body))
     except ValidationError as error:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from models.messages.base import Message
+from models.messages.names import Host, Name, NameKey
 
-Name = Annotated[str, Field(min_length=1, max_length=255)]
 Limit = Annotated[int, Field(ge=-1, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
@@ -49,7 +49,7 @@ class AggregateBody(Message):
     """Hosts that share metadata, which flavors and images can ask for."""
 
     name: Name
-    hosts: tuple[Name, ...] = ()
+    hosts: tuple[Host, ...] = ()
     metadata: dict[str, str] = {}
 
 
@@ -65,7 +65,7 @@ class ZoneBody(Message):
     """An availability zone: the hosts that users know by one name."""
 
     name: Name
-    hosts: tuple[Name, ...] = ()
+    hosts: tuple[Host, ...] = ()
 
 
 class ServerGroupBody(Message):
@@ -87,14 +87,14 @@ class LimitsBody(Message):
     cores: Limit = -1
     memory_mb: Limit = -1
     disk_gb: Limit = -1
-    classes: dict[Name, Limit] = {}
+    classes: dict[NameKey, Limit] = {}
 
 
 class QuotaBody(LimitsBody):
     """Limits of a project, `name` being its id, and of some of its users by their ids."""
 
     name: Name
-    users: dict[Name, LimitsBody] = {}
+    users: dict[NameKey, LimitsBody] = {}
 
 
 CATALOGUE: dict[str, type[Message]] = {

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from models.ids import compute_queue
+from models.ids import HOST_PATTERN, HOST_RULE, LONGEST_HOST, compute_queue, is_host_name
 from models.messages.base import Message, Versioned
+from models.messages.names import Words
 
 CONDUCTOR, SCHEDULER, REPORTS, DEAD_LETTERS = "conductor", "scheduler", "reports", "dead_letters"
 
@@ -23,6 +24,8 @@ REPLY, HELLO, HEARTBEAT, MANIFEST = (
     "reports.manifest",
 )
 COMPUTE = "compute."
+ECHO = "/conductors"
+"""What a conductor calls itself in the heartbeat by which it hears whether it is deaf."""
 _SAID_MOST = 200
 
 
@@ -96,6 +99,21 @@ class SpawnArgs(Versioned):
     power: Literal["running", "shutdown", "nostate"] = "running"
 
 
+def _reporting(name: str) -> str:
+    # A conductor hears itself under a name that no host can have.
+    if not is_host_name(name) and name != ECHO:
+        raise ValueError(f"should be {HOST_RULE}")
+    return name
+
+
+Reporting = Annotated[
+    str,
+    AfterValidator(_reporting),
+    Field(json_schema_extra={"maxLength": LONGEST_HOST, "pattern": f"{HOST_PATTERN}|^{ECHO}$"}),
+]
+"""The name of a host that reports, or of the conductors' own echo."""
+
+
 class Reply(Versioned):
     """The answer to an ask of an operation, of the scheduler or of a host.
 
@@ -106,7 +124,7 @@ class Reply(Versioned):
     task: ClassVar[str] = REPLY
 
     token: Token
-    sender: str
+    sender: Reporting
     outcome: Literal["done", "refused", "failed", "stale"]
     result: dict[str, Any] = {}
     error: dict[str, Any] | None = None
@@ -118,7 +136,7 @@ class Progress(Versioned):
     task: ClassVar[str] = PROGRESS
 
     token: Token
-    sender: str
+    sender: Reporting
     percent: Annotated[int, Field(ge=0, le=100)]
 
 
@@ -150,14 +168,14 @@ class Hello(Versioned):
 
     task: ClassVar[str] = HELLO
 
-    host: str
-    boot_id: str
+    host: Reporting
+    boot_id: Words
     taken_at: float
-    hypervisor: str
+    hypervisor: Words
     hardware: dict[str, Any]
     disk_gb: Annotated[int, Field(ge=0)]
     reserved: Reservation = Reservation()
-    traits: tuple[str, ...] = ()
+    traits: tuple[Words, ...] = ()
     domains: tuple[Domain, ...] = ()
     accounting_degraded: tuple[str, ...] = ()
 
@@ -167,8 +185,8 @@ class Heartbeat(Versioned):
 
     task: ClassVar[str] = HEARTBEAT
 
-    host: str
-    boot_id: str
+    host: Reporting
+    boot_id: Words
 
 
 class Manifest(Versioned):
@@ -176,8 +194,8 @@ class Manifest(Versioned):
 
     task: ClassVar[str] = MANIFEST
 
-    host: str
-    boot_id: str
+    host: Reporting
+    boot_id: Words
     taken_at: float
     domains: tuple[Domain, ...] = ()
     accounting_degraded: tuple[str, ...] = ()

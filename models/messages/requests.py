@@ -13,7 +13,8 @@ from pydantic_core import CoreSchema
 from models.errors import Rejected
 from models.ids import is_uuid
 from models.messages.base import Message, Versioned, parse
-from models.messages.catalogue import CATALOGUE, FlavorBody, ImageBody, Name
+from models.messages.catalogue import CATALOGUE, FlavorBody, ImageBody
+from models.messages.names import Host, Name, Words
 from models.messages.versions import CONVERTERS, Converters
 from models.secrets import secret_fields
 
@@ -48,8 +49,8 @@ class Context(Message):
     """Who asks: ids only, never credentials."""
 
     project_id: Annotated[Name, Field(description="The project that owns what is asked for.")]
-    user_id: Annotated[str, Field(description="Recorded with the operation.")] = ""
-    request_id: Annotated[str, Field(description="The sender's own id, for its logs.")] = ""
+    user_id: Annotated[Words, Field(description="Recorded with the operation.")] = ""
+    request_id: Annotated[Words, Field(description="The sender's own id, for its logs.")] = ""
 
 
 class Request(Versioned):
@@ -106,18 +107,18 @@ class InstanceBody(Message):
         Field(description="Nothing, or `none`: there are no networks yet."),
     ] = ()
     availability_zone: Annotated[Name | None, Field(description="Only hosts of this zone.")] = None
-    host: Annotated[Name | None, Field(description="This host and no other.")] = None
+    host: Annotated[Host | None, Field(description="This host and no other.")] = None
     group: Annotated[Name | None, Field(description="Server group whose rule it follows.")] = None
     metadata: Annotated[dict[str, str], Field(description="Kept with the instance.")] = {}
-    tags: Annotated[tuple[str, ...], Field(description="Kept with the instance.")] = ()
+    tags: Annotated[tuple[Words, ...], Field(description="Kept with the instance.")] = ()
     scheduler_hints: Annotated[
         dict[str, Any], Field(description="Wishes about other instances: `same_host`, …")
     ] = {}
     key_name: Annotated[
-        str | None, Field(description="Refused: no host puts keys into its guests.")
+        Words | None, Field(description="Refused: no host puts keys into its guests.")
     ] = None
     security_groups: Annotated[
-        tuple[str, ...], Field(description="Refused: there are no networks to filter.")
+        tuple[Words, ...], Field(description="Refused: there are no networks to filter.")
     ] = ()
     config_drive: Annotated[
         bool, Field(description="Refused where true: no host gives its guests a config drive.")
@@ -166,7 +167,7 @@ class StopInstance(InstanceRequest):
 
 
 TargetHost: TypeAlias = Annotated[
-    Name | None, Field(description="This host; the scheduler chooses where none is named.")
+    Host | None, Field(description="This host; the scheduler chooses where none is named.")
 ]
 
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic import Field
 
 from models.errors import Rejected
+from models.ids import HOST_RULE
 from models.messages.base import parse
 from models.messages.requests import REQUESTS, InstanceRequest, Request, parse_request
 from models.messages.schema import json_schema
@@ -147,7 +148,7 @@ def test_a_message_made_by_the_later_release_says_its_version() -> None:
         (
             "conductor.migrate_instance",
             {"instance_id": FIRST["instance_id"], "host": ""},
-            'host is "": should have at least 1 character',
+            f'host is "": should be {HOST_RULE}',
         ),
     ],
 )

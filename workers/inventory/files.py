@@ -11,7 +11,7 @@ from typing import Any
 
 from models.errors import Rejected
 from models.hardware.topology import HostCell, HostTopology
-from models.ids import HostName
+from models.ids import HOST_RULE, HostName, is_host_name
 from models.messages.hardware import host_from_json, host_to_json
 from models.units import KIB_PER_MIB
 from workers.hypervisor.port import DEFAULT_DISK_GB, Hardware
@@ -21,7 +21,6 @@ from workers.inventory.sysfs import cells_of_tree
 from workers.inventory.tree import is_tarball, read_directory, read_tarball
 
 LARGEST_TEXT = 64 * 1024 * 1024
-LONGEST_NAME = 255
 _SUFFIXES = (".tar.bz2", ".tar.gz", ".tar.xz", ".tgz", ".tbz2", ".tar", ".xml", ".json")
 
 
@@ -158,8 +157,8 @@ def _complaints(cell: HostCell) -> Iterator[str]:
 
 def _checked(host: ImportedHost) -> ImportedHost:
     name: Any = host.name
-    if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME:
-        message = f"name is {name!r:.40}: 1 to {LONGEST_NAME} characters"
+    if not isinstance(name, str) or not is_host_name(name):
+        message = f"name is {name!r:.40}: should be {HOST_RULE}"
         raise Rejected("field_invalid", message, key="name")
     cells = host.topology.cells
     if not any(cell.shared_cpus | cell.dedicated_cpus for cell in cells):

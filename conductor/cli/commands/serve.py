@@ -13,6 +13,7 @@ from conductor.cli.logs import set_up_logs
 from conductor.cli.words import pairs
 from conductor.settings import Settings, read_settings
 from models.errors import Rejected
+from models.ids import HOST_RULE, is_host_name
 
 
 class Kind(StrEnum):
@@ -80,8 +81,8 @@ def _settings() -> Settings:
 
 
 def _folder(host: str) -> str:
-    """Return a host's name as a folder: what could leave the state directory is refused."""
-    if not host or host in {".", ".."} or "/" in host or "\0" in host:
-        message = f"host is {host!r}: should be a name without slashes"
+    """Return a host's name as a folder; raise `Rejected` for what can name no host."""
+    if not is_host_name(host):
+        message = f"--host is {host[:80]!r}: should be {HOST_RULE}"
         raise Rejected("host_invalid", message, key="host")
     return host
