@@ -96,12 +96,7 @@ class Outbox:
 
     def keep_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a message that could not be handled; the same id again changes nothing."""
-
-        def keep(uow: UnitOfWork) -> None:
-            if uow.dead_letters.get(letter.id) is None:
-                uow.dead_letters.add(letter)
-
-        self.run(keep)
+        self.run(lambda uow: kept_once(uow, letter))
 
     @contextmanager
     def _forgetting(self) -> Iterator[list[str]]:
@@ -131,6 +126,14 @@ class Outbox:
         with self._store.begin() as uow:
             for row in rows:
                 uow.outbox.put(replace(row, created_at=uow.now))
+
+
+def kept_once(uow: UnitOfWork, letter: DeadLetter) -> bool:
+    """Keep a message that could not be handled, and say whether it was not kept before."""
+    if uow.dead_letters.get(letter.id) is not None:
+        return False
+    uow.dead_letters.add(letter)
+    return True
 
 
 def _letter(row: OutboxRow) -> Letter:

@@ -18,11 +18,12 @@ from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.ending import locked
 from conductor.operations.engine import Engine
 from conductor.operations.waits import is_ask
-from conductor.outbox import Outbox
+from conductor.outbox import Outbox, kept_once
 from conductor.placement.resources import Ratios
 from conductor.sight import Sight, sight_of
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import DeadLetter, Heartbeat
+from conductor.undelivered import undelivered
 from models.errors import ConductorError, Conflict, Rejected, Unreachable
 from models.ids import is_uuid
 from models.lifecycle import MigrationState, OperationState
@@ -167,8 +168,25 @@ class ConductorService:
         self._move(progress.token.operation_id, note)
 
     def handle_dead_letter(self, letter: DeadLetter) -> None:
-        """Keep a message that could not be handled; the same id again changes nothing."""
-        self.outbox.keep_dead_letter(letter)
+        """Keep a message that could not be handled, and end the ask that it was, if it was one.
+
+        The same id again changes nothing.
+        """
+        with self._store.read() as uow:
+            found = undelivered(uow, letter)
+        if found is None:
+            return self.outbox.keep_dead_letter(letter)
+
+        def work(uow: UnitOfWork) -> list[str]:
+            return (
+                self._engine.undelivered(
+                    uow, found.operation_id, found.letter_id, found.error, began=found.began
+                )
+                if kept_once(uow, letter)
+                else []
+            )
+
+        return self.drive(self._move(found.operation_id, work, unanswered=True))
 
     def cancel(self, operation_id: str, reason: str) -> None:
         """Turn an operation back at its next boundary."""

@@ -152,7 +152,9 @@ def dead_letter_of(request: Any, queue: str, reason: str, now: float) -> DeadLet
         task=request.task,
         reason=_clean(reason)[:_REASON_KEPT],
         body=_clean(body)[:BODY_KEPT],
-        headers=_json({"id": request.id, "root_id": request.root_id}),
+        headers=_json(
+            {"id": request.id, "root_id": request.root_id, "parent_id": request.parent_id}
+        ),
     )
 
 

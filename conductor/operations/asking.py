@@ -60,9 +60,22 @@ def ask_again(scope: Scope, record: OperationRecord) -> OperationRecord:
         raise Broken("nothing_asked", f"operation {record.id} waits for an ask it does not hold")
     scope.uow.post(Letter(**record.waiting["letter"]))
     asked = record.waiting.get("asked", 1) + 1
-    again = replace(record, waiting={**record.waiting, "asked": asked})
-    scope.save(again, scope.settings.ask_again_s * min(2**asked, 32))
+    again_at = scope.uow.now + scope.settings.ask_again_s * min(2**asked, 32)
+    again = replace(record, waiting={**record.waiting, "asked": asked, "again_at": again_at})
+    look_again(scope, again)
     return again
+
+
+def look_again(scope: Scope, record: OperationRecord) -> None:
+    """Save an operation whose ask stays out, and look at it at the first of what may come.
+
+    That is its time to be asked again, the end of its time, or a host that has gone down: it is
+    sent more and more seldom, but what else ends the wait is seen as soon as ever.
+    """
+    waiting = record.waiting or {}
+    times = [waiting[name] for name in ("again_at", "deadline") if name in waiting]
+    wait_s = min([scope.settings.down_after_s, *(at - scope.uow.now for at in times)])
+    scope.save(record, max(0.0, wait_s))
 
 
 def children_to_start(scope: Scope, record: OperationRecord) -> list[str]:
@@ -106,7 +119,7 @@ def _ask_host(scope: Scope, record: OperationRecord, ask: AskHost[Any]) -> Opera
         letter = replace(letter, shown=shown)
     waiting = {"host": ask.host, "verb": ask.verb, "done_if_down": ask.done_if_down}
     tell(uow, record, record.step, f"{ask.verb} on {ask.host}")
-    return _wait(scope, record, letter, {**waiting, "deadline": uow.now + ask.timeout_s})
+    return _wait(scope, record, letter, {**waiting, "timeout_s": ask.timeout_s})
 
 
 def _next_fence(uow: UnitOfWork, instance_id: str) -> int:
@@ -138,7 +151,7 @@ def _ask_scheduler(
         ),
     )
     tell(scope.uow, record, record.step, f"asked the scheduler for {len(ask.wants)}")
-    return _wait(scope, record, letter, {})
+    return _wait(scope, record, letter, {"verb": SELECT_HOSTS, "timeout_s": ask.timeout_s})
 
 
 def _token(record: OperationRecord, fence: int) -> Token:
@@ -155,14 +168,18 @@ def _token(record: OperationRecord, fence: int) -> Token:
 def _wait(
     scope: Scope, record: OperationRecord, letter: Letter, waiting: dict[str, Any]
 ) -> OperationRecord:
+    """Post an ask and save its operation; the answer is awaited for `timeout_s` and no longer."""
+    now = scope.uow.now
     scope.uow.post(letter)
     state = OperationState.SCHEDULING if letter.queue == SCHEDULER else OperationState.DISPATCHED
+    times = {"again_at": now + scope.settings.ask_again_s, "deadline": now + waiting["timeout_s"]}
     asked = replace(
         record,
         state=OperationState.UNDOING if record.undoing else state,
         sequence=record.sequence + 1,
-        waiting={**waiting, "letter": asdict(letter)},
+        waiting={**waiting, **times, "letter": asdict(letter)},
         waiting_on=ON_HOST + waiting["host"] if "host" in waiting else ON_SCHEDULER,
+        asked_at=now,
     )
-    scope.save(asked, scope.settings.ask_again_s)
+    look_again(scope, asked)
     return asked

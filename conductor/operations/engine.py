@@ -24,6 +24,7 @@ from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
 from models.errors import Broken, ConductorError, HostRefused, error_from_json
 from models.messages.letters import Reply
+from models.messages.versions import VERSION_UNSUPPORTED
 
 
 class Engine:
@@ -78,6 +79,33 @@ class Engine:
         if late is not None:
             return turning.turn_back(scope, record, late, began=True)
         return forward.answered(scope, record, reply.result)
+
+    def undelivered(
+        self,
+        uow: UnitOfWork,
+        operation_id: str,
+        letter_id: str,
+        error: ConductorError,
+        *,
+        began: bool,
+    ) -> Ids:
+        """End an ask that nobody will answer, for this reason; any but the one out is left alone.
+
+        `began` says that half of it may have been done all the same. A host that is too old for
+        an undo is not degraded for it: what it still has shows in its next report.
+        """
+        record = ending.locked(uow, operation_id)
+        if record is None or record.state.ended or not is_ask(record.waiting_on):
+            return []
+        if ((record.waiting or {}).get("letter") or {}).get("id") != letter_id:
+            return []
+        scope = self._scope(uow)
+        if not record.undoing:
+            return turning.failed(scope, record, error, began=began)
+        if error.code == VERSION_UNSUPPORTED:
+            ending.tell(uow, record, "undo-refused", error.message)
+            return turning.undone(scope, record)
+        return turning.pause(scope, record, error)
 
     def cancel(self, uow: UnitOfWork, operation_id: str, reason: str) -> Ids:
         """Ask an operation and its children to turn back at their next boundary."""

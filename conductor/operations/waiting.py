@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -71,15 +72,26 @@ def _silent(scope: Scope, record: OperationRecord) -> Ids:
     host = host_of(record, None)
     if host and not host_is_up(scope.uow, host, scope.settings.down_after_s):
         return _host_gone(scope, record, host)
-    late = scope.uow.now >= (record.waiting or {}).get("deadline", 0.0)
-    if host and late:
-        error = Unreachable("host_silent", f"{host} did not answer in time", host=host)
+    waiting = record.waiting or {}
+    if scope.uow.now >= waiting.get("deadline", math.inf):
+        error = _unanswered(host, waiting)
         if record.undoing:
             return give_up(scope, record, error)
         return failed(scope, record, error, began=True)
+    if scope.uow.now < waiting.get("again_at", 0.0):
+        asking.look_again(scope, record)
+        return []
     asked = asking.ask_again(scope, record)
     tell(scope.uow, asked, "asked-again", record.waiting_on or "")
     return []
+
+
+def _unanswered(host: str | None, waiting: Json) -> Unreachable:
+    within = f"within {waiting['timeout_s']:,.0f} s"
+    if host is None:
+        return Unreachable("scheduler_silent", f"no scheduler answered {within}")
+    message = f"{host} did not answer {waiting['verb']} {within}"
+    return Unreachable("host_silent", message, host=host)
 
 
 def _host_gone(scope: Scope, record: OperationRecord, host: str) -> Ids:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from conductor.store.records import WAITS_ON_HOST
+from conductor.store.records import ASKS, WAITS_ON_HOST, WAITS_ON_SCHEDULER
 
-ON_SCHEDULER: Final = "scheduler"
+ON_SCHEDULER: Final = WAITS_ON_SCHEDULER
 ON_HOST: Final = WAITS_ON_HOST
 """Followed by the name of the host."""
 ON_CHILDREN: Final = "children"
@@ -18,4 +18,4 @@ ON_PAUSE: Final = "pause"
 
 def is_ask(waiting_on: str | None) -> bool:
     """Say whether an answer of the scheduler or of a host is awaited."""
-    return waiting_on is not None and waiting_on.startswith((ON_HOST, ON_SCHEDULER))
+    return waiting_on is not None and waiting_on.startswith(ASKS)

@@ -23,6 +23,7 @@ from conductor.store.ports import (
     Versioned,
 )
 from conductor.store.records import (
+    ASKS,
     DeadLetter,
     Decision,
     Event,
@@ -175,6 +176,17 @@ class MemoryOperations(MemoryRows[OperationRecord], Operations):
     @override
     def awaited(self) -> Mapping[str, int]:
         return self._view.see(self._table, lambda hidden: self._table.counts("waiting_on", hidden))
+
+    @override
+    def unanswered(self, before: float, limit: int) -> list[OperationRecord]:
+        asked = [
+            (each.asked_at, each.id, each)
+            for each in self._matching({"ended_at": None})
+            if each.asked_at is not None
+            and each.asked_at <= before
+            and (each.waiting_on or "").startswith(ASKS)
+        ]
+        return [each for _, _, each in sorted(asked, key=lambda found: found[:2])[:limit]]
 
     @override
     def census(self) -> list[Tally]:

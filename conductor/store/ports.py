@@ -79,6 +79,12 @@ class Operations(Rows[OperationRecord], Protocol):
     def awaited(self) -> Mapping[str, int]:
         """Return who is waited for (`waiting_on`), and by how many operations."""
 
+    def unanswered(self, before: float, limit: int) -> list[OperationRecord]:
+        """Return running operations whose ask went out at `before` or earlier, oldest ask first.
+
+        Those whose ask has been answered, and that wait for something else, are not among them.
+        """
+
     def census(self) -> list[Tally]:
         """Count those that have not ended, or are stuck, in groups of what is the same of them.
 

@@ -27,6 +27,9 @@ Json = Mapping[str, Any]
 
 WAITS_ON_HOST: Final = "compute:"
 """What `waiting_on` begins with where a host is waited for, before its name."""
+WAITS_ON_SCHEDULER: Final = "scheduler"
+ASKS: Final = (WAITS_ON_HOST, WAITS_ON_SCHEDULER)
+"""What `waiting_on` begins with where an answer is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,9 @@ class OperationRecord:
     """One operation: what was asked, which step it is at, and its typed state as JSON.
 
     `sequence` counts its asks (the newest is the only one answered); `waiting` holds the ask
-    that is out, as its letter, so that it can be sent again to the letter; `wake_at` is when
-    the reaper looks at it. `attempts` lists what was tried and why it failed.
+    that is out, as its letter, so that it can be sent again to the letter, and `asked_at` is
+    when that one (or the last, where none is out) was first sent; `wake_at` is when the reaper
+    looks at it. `attempts` lists what was tried and why it failed.
     """
 
     id: str
@@ -68,6 +72,7 @@ class OperationRecord:
     reply_to: str | None = None
     children_left: int = 0
     wake_at: float | None = None
+    asked_at: float | None = None
     deadline_at: float | None = None
     ended_at: float | None = None
 
@@ -269,13 +274,18 @@ class Heartbeat:
     """When a process or host was last heard of. `kind` is `compute`, `conductor`, `scheduler`.
 
     `reported_at` is when the newest list of guests that was taken in was made, by the host's
-    clock: older lists are old news.
+    clock: older lists are old news. `called_at` is when a canary was last sent through the
+    host's queue, `unheard_since` when the oldest was that it has not heard (0: none). `work` is
+    what the host says runs for long: `{instance_id, operation_id, verb, for_s}` each.
     """
 
     name: str
     kind: str
     seen_at: float
     reported_at: float = 0.0
+    called_at: float = 0.0
+    unheard_since: float = 0.0
+    work: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,13 @@ ALLOCATIONS: Final = Shape(
     "allocations", Allocation, key=("consumer_id", "provider"), codecs={"amounts": codecs.JSON}
 )
 
-HEARTBEATS: Final = Shape("heartbeats", Heartbeat, key=("name",), sorted_by="seen_at")
+HEARTBEATS: Final = Shape(
+    "heartbeats",
+    Heartbeat,
+    key=("name",),
+    sorted_by="seen_at",
+    codecs={"work": codecs.JSON_TUPLE},
+)
 
 EVENTS: Final = Shape("events", Event, sorted_by="at", codecs={"detail": codecs.FREE_TEXT})
 

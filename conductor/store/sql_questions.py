@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from conductor.store.records import ASKS
 from models.lifecycle import ENDED, OperationState
 from models.tables.schema import (
     DEAD_LETTERS,
@@ -33,6 +34,18 @@ OVERDUE: Final = (
     sa.select(OPERATIONS.c.id)
     .where(sa.text(RUNNING), OPERATIONS.c.wake_at <= sa.bindparam("now"))
     .order_by(OPERATIONS.c.wake_at, OPERATIONS.c.id)
+    .limit(_LIMIT)
+)
+
+UNANSWERED: Final = (
+    sa.select(OPERATIONS.c.id)
+    .where(
+        sa.text(RUNNING),
+        OPERATIONS.c.waiting_on.is_not(None),
+        OPERATIONS.c.asked_at <= sa.bindparam("before"),
+        sa.or_(*(OPERATIONS.c.waiting_on.startswith(ask, autoescape=True) for ask in ASKS)),
+    )
+    .order_by(OPERATIONS.c.asked_at, OPERATIONS.c.id)
     .limit(_LIMIT)
 )
 

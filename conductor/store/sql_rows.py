@@ -272,6 +272,13 @@ class SqlOperations(SqlRows[OperationRecord], Operations):
         return dict(self._session.run(questions.AWAITED, {}).fetchall())
 
     @override
+    def unanswered(self, before: float, limit: int) -> list[OperationRecord]:
+        params = {"before": before, "row_limit": limit}
+        ids = [row[0] for row in self._session.run(questions.UNANSWERED, params).fetchall()]
+        found = {each.id: each for each in self.where(id=ids)} if ids else {}
+        return [found[id_] for id_ in ids if id_ in found]
+
+    @override
     def census(self) -> list[Tally]:
         rows = self._session.run(questions.CENSUS, {}).fetchall()
         return [Tally(kind, OperationState(state), *rest) for kind, state, *rest in rows]

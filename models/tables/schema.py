@@ -105,6 +105,7 @@ OPERATIONS: Final = Table(
     _text("reply_to", absent=True),
     _count("children_left"),
     _time("wake_at", absent=True),
+    _time("asked_at", absent=True),
     _time("deadline_at", absent=True),
     _time("ended_at", absent=True),
     Index(None, "created_at", "id"),
@@ -257,6 +258,9 @@ HEARTBEATS: Final = Table(
     _text("kind"),
     _time("seen_at"),
     _time("reported_at"),
+    _time("called_at"),
+    _time("unheard_since"),
+    _json("work"),
 )
 
 EVENTS: Final = Table(

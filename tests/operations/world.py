@@ -19,7 +19,7 @@ from conductor.scheduling.settings import SchedulingSettings
 from conductor.settings import Settings
 from conductor.store.memory import MemoryStore
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Host, Instance, OperationRecord
+from conductor.store.records import Event, Host, Instance, OperationRecord
 from models.ids import HostName, OperationId, child_instance_id, compute_queue
 from models.lifecycle import OperationState
 from models.messages.base import parse
@@ -269,6 +269,11 @@ class World:
             record = uow.operations.get(operation_id)
         assert record is not None
         return record
+
+    def events(self, operation_id: str) -> list[Event]:
+        """Return the story of an operation, oldest first."""
+        with self.store.read() as uow:
+            return uow.events.where(operation_id=operation_id)
 
     def child(self, operation_id: str, index: int = 0) -> OperationRecord:
         """Return the build of one instance of a request."""

@@ -14,6 +14,7 @@ Question = Callable[[UnitOfWork], object]
 
 QUESTIONS: Mapping[str, Question] = {
     "operations.overdue": lambda uow: uow.operations.overdue(1.0, 5),
+    "operations.unanswered": lambda uow: uow.operations.unanswered(1.0, 5),
     "operations.awaited": lambda uow: uow.operations.awaited(),
     "operations.census": lambda uow: uow.operations.census(),
     "operations.ended_since": lambda uow: uow.operations.ended_since(1.0, 5),

@@ -98,6 +98,7 @@ def a_full_operation(name: str = "op-full") -> OperationRecord:
         reply_to="answers",
         children_left=4,
         wake_at=12.0,
+        asked_at=11.0,
         deadline_at=99.0,
         ended_at=100.0,
     )
@@ -188,7 +189,8 @@ def a_migration(name: str = "m-1", **changes: Any) -> Migration:
 
 
 def a_heartbeat(name: str = "h-1", seen_at: float = 20.0) -> Heartbeat:
-    return Heartbeat(name, "compute", seen_at)
+    work = ({"verb": "snapshot", "for_s": 31.5},)
+    return Heartbeat(name, "compute", seen_at, 1.0, 2.0, 3.0, work)
 
 
 def an_event(operation_id: str = "op-1", at: float = 10.0, event: str = "started") -> Event:

@@ -44,6 +44,21 @@ def test_who_is_waited_for_is_counted_as_the_reader_sees_it(store: Store) -> Non
         assert uow.operations.awaited() == {"compute:h": 1, "compute:k": 1}
 
 
+def test_asks_that_are_out_come_oldest_first_and_no_others(store: Store) -> None:
+    waits = {"old": "compute:h", "older": "scheduler", "young": "compute:h", "paused": "pause"}
+    asked = {"old": 2.0, "older": 1.0, "young": 9.0, "paused": 1.0}
+    with store.begin() as uow:
+        for name, waiting_on in waits.items():
+            record = records.an_operation(name, waiting_on=waiting_on, asked_at=asked[name])
+            uow.operations.add(record)
+        uow.operations.add(records.an_operation("ready", waiting_on=None, asked_at=1.0))
+        ended = {"state": OperationState.FAILED, "ended_at": 3.0, "waiting_on": "compute:h"}
+        uow.operations.add(records.an_operation("ended", asked_at=1.0, **ended))
+    with store.read() as uow:
+        assert [each.id for each in uow.operations.unanswered(5.0, 10)] == ["older", "old"]
+        assert [each.id for each in uow.operations.unanswered(5.0, 1)] == ["older"]
+
+
 @pytest.mark.parametrize("state", sorted(ENDED))
 def test_an_ended_operation_is_never_overdue(store: Store, state: OperationState) -> None:
     with store.begin() as uow:

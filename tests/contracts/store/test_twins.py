@@ -114,6 +114,7 @@ operations = st.builds(
     instance_id=maybe,
     tries=st.integers(0, 2),
     wake_at=st.none() | times,
+    asked_at=st.none() | times,
     ended_at=st.none() | times,
 )
 instances = st.builds(
@@ -202,6 +203,7 @@ def _call(table: str, method: str, *arguments: st.SearchStrategy[Any]) -> st.Sea
 limits = st.integers(0, 3)
 questions = st.one_of(
     _call("operations", "overdue", times, limits),
+    _call("operations", "unanswered", times, limits),
     _call("operations", "drop_ended_before", times, limits),
     _call("instances", "usage", names),
     _call("instances", "hosts_of_group", names),

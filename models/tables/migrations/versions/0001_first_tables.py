@@ -65,6 +65,7 @@ def _operations() -> None:
         sa.Column("reply_to", _TEXT, nullable=True),
         sa.Column("children_left", sa.BigInteger(), nullable=False),
         sa.Column("wake_at", sa.Double(), nullable=True),
+        sa.Column("asked_at", sa.Double(), nullable=True),
         sa.Column("deadline_at", sa.Double(), nullable=True),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_operations")),
@@ -283,6 +284,9 @@ def _heartbeats() -> None:
         sa.Column("kind", _TEXT, nullable=False),
         sa.Column("seen_at", sa.Double(), nullable=False),
         sa.Column("reported_at", sa.Double(), nullable=False),
+        sa.Column("called_at", sa.Double(), nullable=False),
+        sa.Column("unheard_since", sa.Double(), nullable=False),
+        sa.Column("work", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_heartbeats")),
     )
 

@@ -1,0 +1,123 @@
+"""Asks and answers that nobody could read: which operation waits for them, and what it is told.
+
+A dead letter ends nothing because it says so. Only the ask that an operation has out at this
+moment counts, or the answer to it by the very host that was asked; its body is not believed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from conductor.operations.waits import ON_HOST, ON_SCHEDULER
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import DeadLetter, OperationRecord
+from models.errors import ConductorError, HostRefused, Unreachable
+from models.ids import compute_queue
+from models.messages.letters import COMPUTE, REPLY, REPORTS, SCHEDULER, SELECT_HOSTS
+from models.messages.versions import VERSION_UNSUPPORTED
+
+UNDELIVERABLE: Final = "undeliverable"
+
+_CODE = re.compile(r"([a-z][a-z_]{2,40}): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """The operation that waits for it, the ask by its letter's id, and why it will not be.
+
+    `began` says that whoever was asked may have done half of it.
+    """
+
+    operation_id: str
+    letter_id: str
+    error: ConductorError
+    began: bool
+
+
+def undelivered(uow: UnitOfWork, letter: DeadLetter) -> Undelivered | None:
+    """Return what a dead letter means for the operation that waits for it, if one does."""
+    if letter.queue == REPORTS:
+        return _answer(uow, letter) if letter.task == REPLY else None
+    if letter.task != SELECT_HOSTS and not letter.task.startswith(COMPUTE):
+        return None
+    record = _asker(uow, letter)
+    if record is None:
+        return None
+    error = _refused(record, letter)
+    # An instruction of a newer version is refused before anything of it is done. One that was
+    # sent before may have met another process, though.
+    asked_once = (record.waiting or {}).get("asked", 1) == 1
+    began = not (error.code == VERSION_UNSUPPORTED and asked_once)
+    return Undelivered(record.id, _letter_of(record)["id"], error, began)
+
+
+def _answer(uow: UnitOfWork, letter: DeadLetter) -> Undelivered | None:
+    """Return what an answer means that this conductor is too old to read.
+
+    Any other fault of an answer may be a forgery of somebody else's, and is left alone.
+    """
+    sender, parent = _sender(letter.body), letter.headers.get("parent_id")
+    if _code(letter.reason) != VERSION_UNSUPPORTED or not sender:
+        return None
+    on = ON_SCHEDULER if sender == SCHEDULER else ON_HOST + sender
+    for record in uow.operations.where(waiting_on=on, ended_at=None):
+        if _letter_of(record)["id"] == parent:
+            host = None if sender == SCHEDULER else sender
+            message = f"the answer of {sender} is newer than this conductor: {letter.reason}"
+            error = Unreachable(VERSION_UNSUPPORTED, message, **({"host": host} if host else {}))
+            return Undelivered(record.id, str(parent), error, began=True)
+    return None
+
+
+def _asker(uow: UnitOfWork, letter: DeadLetter) -> OperationRecord | None:
+    """Return the operation whose ask that is out is this very letter."""
+    named = letter.headers.get("parent_id")
+    known = uow.operations.get(named) if isinstance(named, str) else None
+    candidates = [known] if known is not None else _waiting_for(uow, letter.queue)
+    for record in candidates:
+        if record.state.ended or record.waiting is None or record.waiting_on is None:
+            continue
+        asked = _letter_of(record)
+        mine = (asked["id"], asked["queue"], asked["task"])
+        if mine == (letter.headers.get("id"), letter.queue, letter.task):
+            return record
+    return None
+
+
+def _waiting_for(uow: UnitOfWork, queue: str) -> list[OperationRecord]:
+    if queue == SCHEDULER:
+        return uow.operations.where(waiting_on=ON_SCHEDULER, ended_at=None)
+    awaited = [on for on in uow.operations.awaited() if on.startswith(ON_HOST)]
+    on = [each for each in awaited if compute_queue(each.removeprefix(ON_HOST)) == queue]
+    return uow.operations.where(waiting_on=on, ended_at=None) if on else []
+
+
+def _refused(record: OperationRecord, letter: DeadLetter) -> ConductorError:
+    code = _code(letter.reason) or UNDELIVERABLE
+    host = (record.waiting or {}).get("host")
+    if host is None:
+        return Unreachable(code, f"the scheduler did not take the question: {letter.reason}")
+    verb = (record.waiting or {}).get("verb")
+    message = f"{host} did not take the instruction {verb}: {letter.reason}"
+    return HostRefused(code, message, host=host)
+
+
+def _letter_of(record: OperationRecord) -> dict[str, Any]:
+    letter: dict[str, Any] = (record.waiting or {}).get("letter") or {"id": None}
+    return letter
+
+
+def _code(reason: str) -> str | None:
+    found = _CODE.match(reason)
+    return found.group(1) if found else None
+
+
+def _sender(body: str) -> str | None:
+    try:
+        sender = json.loads(body)["sender"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return sender if isinstance(sender, str) else None
