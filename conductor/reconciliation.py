@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from conductor.hosts import must_lock
+from conductor.operations.instances import lost_guest, without_guest
 from conductor.operations.waits import ON_HOST
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host, Instance
@@ -21,7 +22,6 @@ from models.messages.letters import (
 )
 
 BAD_ACCOUNTING = "accounting degraded"
-GUEST_MISSING = "guest_missing"
 SETTLED_S = 30.0
 """How long an instance must have been left alone before a host's word changes its state."""
 
@@ -129,9 +129,7 @@ def _as_reported(instance: Instance, domain: Domain | None, now: float) -> Insta
 def _without_guest(instance: Instance) -> Instance:
     if instance.state not in _MAY_RUN:
         return instance
-    fault = {"code": GUEST_MISSING, "message": f"{instance.host} no longer has its guest"}
-    lost = replace(instance, state=InstanceState.ERROR, fault=fault)
-    return replace(lost, power_state=PowerState.NOSTATE)
+    return without_guest(instance)
 
 
 def _as_powered(instance: Instance, domain: Domain) -> Instance:
@@ -145,7 +143,7 @@ def _as_powered(instance: Instance, domain: Domain) -> Instance:
 
 
 def _was_missed(instance: Instance) -> bool:
-    return (instance.fault or {}).get("code") == GUEST_MISSING
+    return lost_guest(instance) is not None
 
 
 def _note_accounting(uow: UnitOfWork, sick: Sequence[str], name: str) -> None:

@@ -92,6 +92,7 @@ class Agent:
         self._phase_lock = Lock()
         self._stopped = Event()
         self._manifest_at = 0.0
+        self._taken_up: set[str] = set()
         self._leash = Leash(self.hypervisor)
         self._record = Record(self.journal, self.settings, self.clock)
         self._tracker = Tracker(self.hypervisor.hardware())
@@ -122,6 +123,7 @@ class Agent:
         for reply in self._record.unreported():
             self._submit(reply)
         owed = self._record.owed()
+        self._taken_up = {token_key(instruction.token) for instruction in owed}
         for instruction in owed:
             self._lanes.put(instruction.instance_id, instruction)
         self._abort_overtaken()
@@ -231,19 +233,34 @@ class Agent:
         self.on_begin(instruction)
         on_progress = partial(self._progress, instruction)
         work = Work(instruction, self._leash, self._tracker, self.clock(), on_progress)
+        retrying, key = self._retrying(), token_key(instruction.token)
         try:
-            result = self._retrying()(perform, work)
+            result = retrying(perform, work)
         except HostRefused as error:
-            return self._reply(instruction, "refused", error)
+            # A refusal says of this attempt that it changed nothing, of an earlier one nothing.
+            sure = retrying.statistics["attempt_number"] == 1 and key not in self._taken_up
+            return self._reply(instruction, "refused" if sure else "failed", error)
         except ConductorError as error:
             return self._reply(instruction, "failed", error)
         except AgentDead:
             return self._stale(instruction)
         except Exception as error:  # noqa: BLE001 - a defect in one action still owes its answer
-            structlog.get_logger().exception("action_defect", verb=instruction.verb)
-            defect = Broken("defect", f"{instruction.verb} met a defect: {error!r}")
-            return self._reply(instruction, "failed", defect)
+            return self._reply(instruction, "failed", self._defect(instruction, error))
         return Reply(token=instruction.token, sender=self.host, outcome="done", result=result)
+
+    def _defect(self, instruction: Instruction, error: Exception) -> Broken:
+        """Keep what was raised on the host: it may name its paths, keys and addresses."""
+        operation, raised = instruction.token.operation_id, type(error).__name__
+        structlog.get_logger().error(
+            "action_defect",
+            host=self.host,
+            verb=instruction.verb,
+            instance_id=instruction.instance_id,
+            operation_id=operation,
+            exc_info=error,
+        )
+        message = f"{instruction.verb} met a defect ({raised}): the log of {self.host} has it"
+        return Broken("defect", message, host=self.host, verb=instruction.verb, raised=raised)
 
     def _abort_overtaken(self) -> None:
         """Abort what runs where something waits behind it that must not.

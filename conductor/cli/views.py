@@ -24,6 +24,7 @@ from conductor.store.records import (
 from models.hardware.extra_specs import warnings_of
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
+from models.lifecycle import OperationState
 from models.messages.hardware import (
     flavor_to_json,
     host_to_json,
@@ -71,6 +72,9 @@ def moment(at: float | None) -> str | None:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
+_GOES_BACK = (OperationState.UNDOING, OperationState.STUCK)
+
+
 def operation_view(record: OperationRecord, story: Story) -> Json:
     """Return what `operations show` prints."""
     return {
@@ -87,7 +91,7 @@ def operation_view(record: OperationRecord, story: Story) -> Json:
         "project_id": record.project_id,
         "user_id": record.user_id,
         "request_id": record.request_id,
-        "undoing": record.undoing,
+        "undoing": record.undoing and record.state in _GOES_BACK,
         "attempt": record.attempt,
         "attempts": [dict(attempt) for attempt in record.attempts],
         "waiting_on": record.waiting_on,

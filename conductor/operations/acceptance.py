@@ -73,7 +73,9 @@ def accept(engine: Engine, uow: UnitOfWork, incoming: Incoming) -> list[str]:
         raise  # nothing is wrong with the request: it is taken again
     except Exception as error:
         log.exception("a request met a defect", task=incoming.task, id=incoming.id)
-        return _reject(uow, incoming, Broken("defect", f"{type(error).__name__}: {error}"))
+        raised = type(error).__name__
+        message = f"the request met a defect ({raised}): the conductor's log has it"
+        return _reject(uow, incoming, Broken("defect", message, raised=raised))
 
 
 def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Request) -> list[str]:

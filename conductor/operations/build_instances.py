@@ -15,6 +15,7 @@ from conductor.operations.definition import (
     Operation,
     Outcome,
 )
+from conductor.operations.ending import tell
 from conductor.operations.notices import notify
 from conductor.operations.quotas import Owner, check_again, size_of
 from conductor.operations.requested import spec_of
@@ -43,7 +44,11 @@ build_instances = Operation("build_instances", Builds)
 
 @build_instances.accept
 def create_records(new: NewOperation, uow: UnitOfWork) -> Builds:
-    """Write one instance and one child operation each, so that everything can be seen at once."""
+    """Write one instance and one child operation each, so that everything can be seen at once.
+
+    A delete that came before is a build called back, as one that comes a moment later: both end
+    CANCELLED.
+    """
     request = cast(BuildInstances, new.request)
     spec = spec_of(request, uow)
     ids = tuple(child_instance_id(OperationId(new.id), i) for i in range(request.count))
@@ -58,6 +63,8 @@ def create_records(new: NewOperation, uow: UnitOfWork) -> Builds:
     ]
     uow.instances.add_many(instances)
     _add_children(uow, children, instances)
+    for index in set(range(request.count)) - set(born):
+        _call_back(uow, _child(new, index, ids[index], uow.now))
     return Builds(count=len(children), name=request.instance.name, instances=ids)
 
 
@@ -159,6 +166,20 @@ def _add_children(
     uow.operations.add_many(children)
     for child, instance in zip(children, instances, strict=True):
         notify(uow, child, instance)
+
+
+def _call_back(uow: UnitOfWork, child: OperationRecord) -> None:
+    error = Rejected("cancelled", "superseded by delete_instance", step=child.step).to_json()
+    ended = replace(
+        child,
+        state=OperationState.CANCELLED,
+        error=error,
+        waiting_on=None,
+        wake_at=None,
+        ended_at=uow.now,
+    )
+    uow.operations.add(ended)
+    tell(uow, ended, "cancelled", error["message"])
 
 
 def _waits(instance: Instance) -> bool:

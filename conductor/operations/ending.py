@@ -65,7 +65,6 @@ def close(
     ended = replace(
         record,
         state=state,
-        undoing=record.undoing and state is OperationState.STUCK,
         waiting=None,
         waiting_on=None,
         resume_step=None,

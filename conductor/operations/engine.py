@@ -74,7 +74,7 @@ class Engine:
                 return turning.undone(scope, record)
             return turning.pause(scope, record, _error_of(reply))
         if reply.outcome != "done":
-            return turning.failed(scope, record, _error_of(reply), began=True)
+            return turning.failed(scope, record, _error_of(reply), began=_may_have_begun(reply))
         late = scope.late(record)
         if late is not None:
             return turning.turn_back(scope, record, late, began=True)
@@ -120,6 +120,11 @@ class Engine:
 
     def _scope(self, uow: UnitOfWork) -> Scope:
         return Scope(self.definitions, self.settings, uow)
+
+
+def _may_have_begun(reply: Reply) -> bool:
+    """Say whether something may be half done: only who answers `refused` has changed nothing."""
+    return reply.outcome != "refused"
 
 
 def _error_of(reply: Reply) -> ConductorError:

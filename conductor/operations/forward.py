@@ -30,7 +30,7 @@ def run_step(scope: Scope, record: OperationRecord) -> Ids:
         raise_if_of_the_store(error)
         return failed(scope, record, error, began=False)
     except Exception as error:  # noqa: BLE001 - a defect ends the operation, not the process
-        return failed(scope, record, defect(step, error), began=False)
+        return failed(scope, record, defect(record, error), began=False)
 
 
 def answered(scope: Scope, record: OperationRecord, result: Json) -> Ids:
@@ -46,7 +46,7 @@ def answered(scope: Scope, record: OperationRecord, result: Json) -> Ids:
         raise_if_of_the_store(error)
         return failed(scope, record, error, began=True)
     except Exception as error:  # noqa: BLE001 - a defect ends the operation, not the process
-        return failed(scope, record, defect(step, error), began=True)
+        return failed(scope, record, defect(record, error), began=True)
 
 
 def move_on(scope: Scope, record: OperationRecord, state: Any) -> Ids:

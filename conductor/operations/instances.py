@@ -8,8 +8,12 @@ from typing import Any, Literal, cast
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Instance, Json
 from models.errors import Broken
+from models.lifecycle import InstanceState, PowerState
 from models.messages.hardware import placement_to_json
 from models.messages.letters import SpawnArgs
+
+GUEST_MISSING = "guest_missing"
+LOST_GUEST = "lost_guest"
 
 
 def must_get(uow: UnitOfWork, instance_id: str) -> Instance:
@@ -42,6 +46,40 @@ def spawn_args_of(
 
 
 def leave_as_it_was(uow: UnitOfWork, instance_id: str, fault: Json) -> None:
-    """Nothing is done to the instance any more; its state stays, with the fault beside it."""
+    """Nothing is done to the instance any more; its state stays, with the fault beside it.
+
+    Of a guest that is missing it stays known, too, that it is and what it was.
+    """
     instance = must_get(uow, instance_id)
+    lost = lost_guest(instance)
+    if lost is not None:
+        fault = {**fault, "data": {**(fault.get("data") or {}), LOST_GUEST: lost}}
     uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))
+
+
+def without_guest(instance: Instance) -> Instance:
+    """Return an instance whose host has no guest of it: in ERROR, and what it was in the fault."""
+    fault = {
+        "code": GUEST_MISSING,
+        "message": f"{instance.host} no longer has its guest",
+        "data": {LOST_GUEST: instance.state.value},
+    }
+    lost = replace(instance, state=InstanceState.ERROR, fault=fault)
+    return replace(lost, power_state=PowerState.NOSTATE)
+
+
+def lost_guest(instance: Instance) -> str | None:
+    """Return in which state an instance was when its guest was missed; None where it was not."""
+    fault = instance.fault or {}
+    if instance.state is not InstanceState.ERROR:
+        return None
+    said = (fault.get("data") or {}).get(LOST_GUEST)
+    return str(said) if said else None
+
+
+def ran(instance: Instance) -> bool:
+    """Say whether the guest is to run once it is made anew: it did when last it was seen."""
+    lost = lost_guest(instance)
+    if lost is not None:
+        return lost == InstanceState.ACTIVE.value
+    return instance.power_state is PowerState.RUNNING

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from conductor.liveness import host_is_up
 from conductor.operations.definition import AskHost, AskScheduler, NewOperation
-from conductor.operations.instances import leave_as_it_was, must_get, spawn_args_of
+from conductor.operations.instances import leave_as_it_was, must_get, ran, spawn_args_of
 from conductor.placement import claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, Migration, OperationRecord
@@ -117,7 +117,7 @@ def begin(new: NewOperation, uow: UnitOfWork, instance: Instance, plan: Plan) ->
         source_placement=instance.placement,
         requested_host=plan.host,
         same_host=plan.same_host,
-        was_running=instance.power_state is PowerState.RUNNING,
+        was_running=ran(instance),
         created_at=uow.now,
         updated_at=uow.now,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import must_get, spawn_args
+from conductor.operations.instances import leave_as_it_was, must_get, ran, spawn_args
 from conductor.operations.moves import check_alive, movable
 from conductor.operations.requested import NO_IMAGE, image_fits, image_of
 from conductor.operations.unsupported import refuse_image_keys
@@ -29,12 +29,16 @@ _STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.ERROR)
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """Which image it had and which it gets, as they are stored; whether it ran."""
+    """Which image it had and which it gets, as they are stored; whether it ran.
+
+    `undone` says that the host may have begun, so that what was on the disk may be gone.
+    """
 
     instance_id: str
     old_image: dict[str, Any] | None
     new_image: dict[str, Any]
     was_running: bool
+    undone: bool = False
 
 
 rebuild_instance = Operation("rebuild_instance", Rebuild)
@@ -57,7 +61,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Rebuild:
         instance.id,
         image_to_json(instance.image) if instance.image else None,
         image_to_json(image),
-        instance.power_state is PowerState.RUNNING,
+        ran(instance),
     )
 
 
@@ -83,22 +87,39 @@ def make_anew(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
 
 @make_anew.undo
 def make_as_before(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
-    """Have the host make the guest from the old image: what was on its disk is gone."""
+    """Have the host make the guest from the old image, unless it still is of that image.
+
+    Asked only where it may have begun: a host that refuses has left the disk untouched.
+    """
     _set_image(rebuild, rebuild.old_image, uow)
-    return _ask(rebuild, uow)
+    return _ask(replace(rebuild, undone=True), uow, unless_made=True)
 
 
 @rebuild_instance.step
 def hand_over(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
     """Say that it is as it was, from the new image."""
-    _settle(rebuild, uow, None)
+    instance = must_get(uow, rebuild.instance_id)
+    on = rebuild.was_running
+    uow.instances.save(
+        replace(
+            instance,
+            state=InstanceState.ACTIVE if on else InstanceState.STOPPED,
+            power_state=PowerState.RUNNING if on else PowerState.SHUTDOWN,
+            task_state=None,
+            fault=None,
+            updated_at=uow.now,
+        )
+    )
     return rebuild
 
 
 @rebuild_instance.failed
 def keep_old_image(rebuild: Rebuild, fault: Json, uow: UnitOfWork) -> None:
-    """As before, with the old image and the fault."""
-    _settle(rebuild, uow, fault)
+    """In the state it had, with the old image and the fault."""
+    if rebuild.undone:
+        lost = "its disk may have been made anew: what was on it may be lost"
+        fault = {**fault, "message": f"{fault.get('message', '')}; {lost}"}
+    leave_as_it_was(uow, rebuild.instance_id, fault)
 
 
 @rebuild_instance.met
@@ -113,10 +134,10 @@ def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
     return f"it has image {new_image.id} already" if met else None
 
 
-def _ask(rebuild: Rebuild, uow: UnitOfWork) -> AskHost[Rebuild]:
+def _ask(rebuild: Rebuild, uow: UnitOfWork, *, unless_made: bool = False) -> AskHost[Rebuild]:
     instance = must_get(uow, rebuild.instance_id)
     power = "running" if rebuild.was_running else "shutdown"
-    args = {**spawn_args(uow, instance), "power": power}
+    args = {**spawn_args(uow, instance), "power": power, "unless_made": unless_made}
     return AskHost(rebuild, instance.host or "", instance.id, "rebuild", args)
 
 
@@ -124,21 +145,6 @@ def _set_image(rebuild: Rebuild, image: dict[str, Any] | None, uow: UnitOfWork) 
     instance = must_get(uow, rebuild.instance_id)
     value = image_from_row(image) if image is not None else None
     uow.instances.save(replace(instance, image=value, updated_at=uow.now))
-
-
-def _settle(rebuild: Rebuild, uow: UnitOfWork, fault: Json | None) -> None:
-    instance = must_get(uow, rebuild.instance_id)
-    on = rebuild.was_running
-    uow.instances.save(
-        replace(
-            instance,
-            state=InstanceState.ACTIVE if on else InstanceState.STOPPED,
-            power_state=PowerState.RUNNING if on else PowerState.SHUTDOWN,
-            task_state=None,
-            fault=fault,
-            updated_at=uow.now,
-        )
-    )
 
 
 def _same_topology(instance: Instance, image: Image) -> None:

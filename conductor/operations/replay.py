@@ -79,7 +79,7 @@ def _way(
 ) -> Verdict:
     if old.state is OperationState.STUCK and old.undoing:
         return Verdict("back", (f"its undo stopped at {old.step}",), old.step, old.data)
-    if old.step and definition.past_pivot(old.step):
+    if old.step and not old.undoing and definition.past_pivot(old.step):
         return Verdict("forward", (f"it stopped at {old.step}",), old.step, old.data)
     first = definition.steps[0].name
     try:

@@ -59,7 +59,8 @@ class Scope:
         deadline = record.deadline_at
         if deadline is None or deadline > self.uow.now or not self.turnable(record):
             return None
-        return Rejected("deadline_exceeded", f"not done in time, at {record.step}")
+        at = record.step
+        return Rejected("deadline_exceeded", f"not done in time, at {at}", step=at)
 
     def load(self, record: OperationRecord) -> Any:
         """Return the operation's typed state."""

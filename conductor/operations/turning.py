@@ -22,7 +22,6 @@ from conductor.store.records import OperationRecord
 from models.errors import (
     Broken,
     ConductorError,
-    HostRefused,
     Rejected,
     error_from_json,
 )
@@ -34,8 +33,9 @@ log = structlog.get_logger(__name__)
 def failed(scope: Scope, record: OperationRecord, error: ConductorError, *, began: bool) -> Ids:
     """Go on after a failed step: try again behind the pivot, elsewhere, or turn back.
 
-    `began` says that a host may have done half of it, so that the step itself is undone too.
-    A host that refuses the pivot holds nothing of it, so there is still a way back.
+    `began` says that a host may have done half of it, so that the step itself is undone too; one
+    that has refused has changed nothing, and an undo there would act where nothing happened. For
+    the same reason a refused pivot still leaves a way back.
     """
     attempt = {
         "step": record.step,
@@ -48,8 +48,6 @@ def failed(scope: Scope, record: OperationRecord, error: ConductorError, *, bega
     at_pivot = scope.step(record).pivot
     if not scope.past_pivot(record) or (at_pivot and not began):
         return turn_back(scope, noted, error, began=began)
-    if at_pivot and isinstance(error, HostRefused):
-        return turn_back(scope, noted, error, began=True)
     return pause(scope, noted, error)
 
 
@@ -87,7 +85,7 @@ def undo(scope: Scope, record: OperationRecord) -> Ids:
         raise_if_of_the_store(error)
         return pause(scope, record, error)
     except Exception as error:  # noqa: BLE001 - a defect ends the operation, not the process
-        return pause(scope, record, defect(step, error))
+        return pause(scope, record, defect(record, error))
 
 
 def undone(scope: Scope, record: OperationRecord) -> Ids:
@@ -120,7 +118,8 @@ def all_undone(scope: Scope, record: OperationRecord) -> Ids:
     if on_failure is not None:
         on_failure(scope.load(record), fault, scope.uow)
     state = OperationState.CANCELLED if record.cancel else OperationState.FAILED
-    return ending.close(scope.uow, replace(record, error=fault), state, {})
+    ended = replace(record, step=_turned_at(record), error=fault)
+    return ending.close(scope.uow, ended, state, {})
 
 
 def pause(scope: Scope, record: OperationRecord, error: ConductorError) -> Ids:
@@ -176,14 +175,28 @@ def host_of(record: OperationRecord, error: ConductorError | None) -> str | None
 
 
 def cancelled(record: OperationRecord) -> Rejected:
-    """Return the error of an operation that somebody called back."""
-    return Rejected("cancelled", record.cancel or "cancelled")
+    """Return the error of an operation that somebody called back, at the step it had reached."""
+    return Rejected("cancelled", record.cancel or "cancelled", step=record.step)
 
 
-def defect(step: Step[Any], error: Exception) -> Broken:
-    """Return the error of a step that raised what it should not."""
-    log.error("a step has a defect", step=step.name, exc_info=error)
-    return Broken("defect", f"{step.name}: {type(error).__name__}: {error}")
+def defect(record: OperationRecord, error: Exception) -> Broken:
+    """Return the error of a step that raised what it should not.
+
+    What was raised may name anything, so it goes to our log, under the operation's id; the owner
+    of the instance and whoever listens get the class and a sentence of ours.
+    """
+    log.error("a step has a defect", operation=record.id, step=record.step, exc_info=error)
+    raised = type(error).__name__
+    message = f"{record.step} met a defect ({raised}): the conductor's log has it"
+    return Broken("defect", message, step=record.step, raised=raised)
+
+
+def _turned_at(record: OperationRecord) -> str:
+    """Return the step that failed, or at which it was called back; not the last one undone."""
+    said = ((record.error or {}).get("data") or {}).get("step")
+    if said in (None, "") and record.attempts:
+        said = record.attempts[-1]["step"]
+    return str(said or record.step)
 
 
 def _to_previous(scope: Scope, record: OperationRecord) -> Ids:

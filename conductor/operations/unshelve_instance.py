@@ -6,8 +6,8 @@ Whatever goes wrong, it stays shelved as it was, with nothing claimed and the re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from conductor.operations.definition import (
     AskHost,
@@ -28,10 +28,14 @@ from models.messages.requests import Request, UnshelveInstance
 
 @dataclass(frozen=True, slots=True)
 class Unshelve:
-    """What comes back. `offloaded` says whether it needs a host; `tried` did not take it."""
+    """What comes back. `offloaded` says whether it needs a host; `tried` did not take it.
+
+    `spec` is the request spec as it was: what is asked of this unshelve counts only if it succeeds.
+    """
 
     instance_id: str
     offloaded: bool
+    spec: dict[str, Any] = field(default_factory=dict)
     alternates: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
 
@@ -60,7 +64,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Unshelve:
     spec.update({name: wish for name, wish in wishes.items() if wish})
     begun = replace(instance, request_spec=spec, task_state=TaskState.UNSHELVING)
     uow.instances.save(replace(begun, updated_at=uow.now))
-    return Unshelve(instance.id, offloaded)
+    return Unshelve(instance.id, offloaded, dict(instance.request_spec))
 
 
 @unshelve_instance.step
@@ -115,14 +119,19 @@ def stop(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
 def activate(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
     """Hand it over."""
     instance = must_get(uow, unshelve.instance_id)
+    # A host that was named was for this once; a zone is where it belongs from now on.
+    spec = {name: value for name, value in instance.request_spec.items() if name != "host"}
     active = replace(instance, state=InstanceState.ACTIVE, power_state=PowerState.RUNNING)
-    uow.instances.save(replace(active, task_state=None, fault=None, updated_at=uow.now))
+    done = replace(active, request_spec=spec, task_state=None, fault=None, updated_at=uow.now)
+    uow.instances.save(done)
     return unshelve
 
 
 @unshelve_instance.failed
 def stay_shelved(unshelve: Unshelve, fault: Json, uow: UnitOfWork) -> None:
-    """It stays shelved as it was, with the reason."""
+    """It stays shelved as it was, in the zone where it was, with the reason."""
+    instance = must_get(uow, unshelve.instance_id)
+    uow.instances.save(replace(instance, request_spec=unshelve.spec))
     leave_as_it_was(uow, unshelve.instance_id, fault)
 
 
@@ -139,7 +148,7 @@ def is_met(request: Request, old: OperationRecord, uow: UnitOfWork) -> str | Non
 
 
 def _check_wishes(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool) -> None:
-    for field, wish, known in (
+    for name, wish, known in (
         ("host", request.host, uow.hosts.get(request.host or "")),
         (
             "availability_zone",
@@ -148,7 +157,7 @@ def _check_wishes(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool
         ),
     ):
         if wish is not None and known is None:
-            raise Rejected(f"{field}_unknown", f"{field} is {wish}: unknown", key=field)
+            raise Rejected(f"{name}_unknown", f"{name} is {wish}: unknown", key=name)
         if wish is not None and not offloaded:
-            message = f"{field} is {wish}: the instance has kept its host"
-            raise Rejected(f"{field}_not_free", message, key=field)
+            message = f"{name} is {wish}: the instance has kept its host"
+            raise Rejected(f"{name}_not_free", message, key=name)

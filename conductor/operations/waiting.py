@@ -137,4 +137,5 @@ def _fault_of_children(faults: list[Json]) -> Json:
     if len(faults) == 1:
         return faults[0]
     message = f"{len(faults)} instances failed, the first because: {faults[0].get('message', '')}"
-    return {"kind": "NoValidHost", "code": "children_failed", "message": message}
+    # What all have in common, else the first: refusals of hosts are no lack of hosts.
+    return {"kind": faults[0].get("kind", "Broken"), "code": "children_failed", "message": message}

@@ -39,14 +39,18 @@ _UNITS = {MEMORY_MB: "MiB", DISK_GB: "GiB"}
 
 
 def named(demand: Demand, fleet: Fleet) -> Iterator[Check]:
-    """Only the host that the request names, and none that was tried and refused."""
+    """Only the host that the request names, not where it is already, none that has refused it."""
     if demand.host is not None:
         asked = f"not {demand.host}, which was asked for"
         lacks = (f"is {asked}", f"are {asked}")
         yield Check("other_host", lacks, fleet.mask([demand.host]))
-    if demand.ignored:
+    if demand.source in demand.ignored:
+        lacks = ("is where it is already", "are where it is already")
+        yield Check("is_source", lacks, ~fleet.mask([demand.source]))
+    tried = demand.ignored - {demand.source}
+    if tried:
         lacks = ("was tried and refused", "were tried and refused")
-        yield Check("already_tried", lacks, ~fleet.mask(demand.ignored))
+        yield Check("already_tried", lacks, ~fleet.mask(tried))
 
 
 def in_service(_demand: Demand, fleet: Fleet) -> Iterator[Check]:

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 import numpy as np
+import structlog
 
 from conductor.scheduling import weighers
 from conductor.scheduling.checks import Check, Filter
@@ -22,6 +23,8 @@ from conductor.scheduling.fleet import Fleet, Numbers
 from conductor.scheduling.room import Floats
 from conductor.scheduling.weighers import Weigher
 from models.errors import Broken, Rejected
+
+_log = structlog.get_logger(__name__)
 
 FILTERS: Final = "conductor.filters"
 WEIGHERS: Final = "conductor.weighers"
@@ -115,5 +118,7 @@ def _named(kind: str, name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
+        # It may have put anything into its text; faults are for the owners of instances.
+        _log.error("a plugin has failed", kind=kind, name=name, exc_info=error)
+        what = f"{type(error).__name__}: the scheduler's log has it"
         raise Broken(f"{kind}_failed", f"{kind} {name} raised {what}") from error

@@ -55,7 +55,7 @@ class OperationRecord:
     data: Json
     created_at: float
     updated_at: float
-    undoing: bool = False
+    undoing: bool = False  # once it has ended: it went back, to its start unless STUCK
     resume_step: str | None = None
     attempt: int = 1
     tries: int = 0

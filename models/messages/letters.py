@@ -99,6 +99,16 @@ class SpawnArgs(Versioned):
     power: Literal["running", "shutdown", "nostate"] = "running"
 
 
+class RebuildArgs(SpawnArgs):
+    """What a host needs to know to make a guest anew.
+
+    With `unless_made` it is not made again where it is of this image already: the way back from a
+    rebuild of which nobody knows whether it had begun.
+    """
+
+    unless_made: bool = False
+
+
 def _reporting(name: str) -> str:
     # A conductor hears itself under a name that no host can have.
     if not is_host_name(name) and name != ECHO:

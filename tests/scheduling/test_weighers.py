@@ -131,7 +131,7 @@ def raises_too(_demand: Demand, _fleet: Fleet, _rows: Numbers) -> Floats:
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
-        ("filter", "raises", "filter raises raised ValueError: no such rack"),
+        ("filter", "raises", "filter raises raised ValueError: the scheduler"),
         ("filter", "one_for_all", "filter one_for_all answers wrongly: odd should say"),
         ("weigher", "never_a_number", "weigher never_a_number answers wrongly"),
         ("weigher", "raises_too", "weigher raises_too raised KeyError"),
