@@ -56,6 +56,7 @@ def remove(uow: UnitOfWork, name: str) -> None:
         uow.providers.drop(child.id)
     uow.hosts.drop(name)
     uow.heartbeats.drop(name)
+    uow.registrations.drop(name)
 
 
 def must_lock(uow: UnitOfWork, name: str) -> Host:

@@ -1,16 +1,29 @@
-"""What hosts report: guests that they have are compared with those that they should have."""
+"""What hosts report: guests that they have are compared with those that they should have.
+
+A guest is never removed because it is not known. The one reason to remove it is a recorded removal:
+an operation on that very instance had it removed from that very host, under a fence that is newer
+than all that the guest has seen; then the same is asked once more, under that fence. Every other
+guest that is not expected (foreign ones, ones without a record, ones recorded elsewhere, ones that
+are newer than their record because an older copy of the database was restored) stays as it is, is
+listed with its host, and is counted.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import structlog
 
 from conductor.hosts import must_lock
+from conductor.operations.asking import DESTROY
+from conductor.operations.fences import removal_of
 from conductor.operations.instances import lost_guest, without_guest
 from conductor.operations.waits import ON_HOST
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Heartbeat, Host, Instance
+from conductor.store.records import Heartbeat, Host, Instance, Json, Registration, Removal
+from models.ids import is_uuid
 from models.lifecycle import UNFINISHED, InstanceState, PowerState
 from models.messages.letters import (
     Domain,
@@ -20,12 +33,30 @@ from models.messages.letters import (
     Token,
     instruction_letter,
 )
+from models.messages.plain import shown_name
+
+log = structlog.get_logger(__name__)
 
 BAD_ACCOUNTING = "accounting degraded"
 SETTLED_S = 30.0
 """How long an instance must have been left alone before a host's word changes its state."""
+LISTED_MOST = 100
+"""How many unexpected guests of a host are kept by name; all are counted."""
 
 _MAY_RUN = (InstanceState.ACTIVE, InstanceState.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Unexpected:
+    """A guest that is left alone, and why it is not one that its host should have."""
+
+    name: str
+    fence: int
+    reason: str
+
+    def to_json(self) -> Json:
+        """Return what is kept and shown of it."""
+        return {"name": self.name, "fence": self.fence, "reason": self.reason}
 
 
 def heard_of(uow: UnitOfWork, host: str, reported_at: float = 0.0) -> None:
@@ -36,7 +67,7 @@ def heard_of(uow: UnitOfWork, host: str, reported_at: float = 0.0) -> None:
 
 
 def reconcile(uow: UnitOfWork, manifest: Manifest) -> None:
-    """Compare what a host has with what it should have: drop strays, note what is missing.
+    """Compare what a host has with what it should have: note what is missing or unexpected.
 
     A list that was made before one that has been taken in already says nothing any more.
     """
@@ -47,10 +78,8 @@ def reconcile(uow: UnitOfWork, manifest: Manifest) -> None:
     ):
         return
     expected = {i.id: i for i in uow.instances.where(host=manifest.host)}
-    for domain in manifest.domains:
-        instance = expected.get(domain.instance_id) or uow.instances.lock(domain.instance_id)
-        if _is_stray(uow, instance, manifest.host):
-            _drop(uow, manifest.host, domain, instance)
+    judged = [_judged(uow, domain, expected, manifest.host) for domain in manifest.domains]
+    _note_unexpected(uow, manifest.host, [each for each in judged if each is not None])
     present = {domain.instance_id: domain for domain in manifest.domains}
     for instance in expected.values():
         _note_difference(uow, instance, present.get(instance.id))
@@ -67,40 +96,102 @@ def note_progress(uow: UnitOfWork, progress: Progress) -> None:
             uow.migrations.save(replace(move, progress_percent=progress.percent))
 
 
-def _is_stray(uow: UnitOfWork, instance: Instance | None, host: str) -> bool:
-    """Say whether a guest has no business on this host: nobody knows it, or it lives elsewhere."""
-    if instance is None or instance.state is InstanceState.DELETED:
-        return True
-    if instance.host == host or _moves_through(uow, instance, host):
+def why_unexpected(domain: Domain, instance: Instance | None, host: str) -> str | None:
+    """Return why a guest is not one that the host should have at rest, None when it is."""
+    if not is_uuid(domain.instance_id):
+        return "foreign: its name is no instance's id"
+    if instance is None:
+        return "no instance of this id has a record"
+    if domain.fence > instance.fence:
+        # Fences are written before they are sent, so this database is older than the guest.
+        return (
+            f"it is newer than its record: it has obeyed fence {domain.fence}, "
+            f"the record knows {instance.fence}"
+        )
+    if instance.state is InstanceState.DELETED:
+        return "its instance is deleted, and nothing shows that it was removed here"
+    if instance.host != host:
+        return f"its instance is on {instance.host or 'no host'}, and no move shows that it left"
+    return None
+
+
+def is_leftover(domain: Domain, instance: Instance | None, host: str, was: Removal | None) -> bool:
+    """Say whether an operation on this instance has removed this guest from this host already.
+
+    The record must still be there, the instance not be here, and the removal be newer than all
+    that the guest has obeyed.
+    """
+    if instance is None or was is None:
         return False
-    return instance.operation_id is None or not _may_be_undoing(uow, instance, host)
+    same = (was.instance_id, was.host) == (domain.instance_id, host) == (instance.id, host)
+    return same and instance.host != host and domain.fence < was.fence <= instance.fence
 
 
-def _moves_through(uow: UnitOfWork, instance: Instance, host: str) -> bool:
-    """Say whether an unfinished move has, or may have, a guest of the instance on the host."""
+def _judged(
+    uow: UnitOfWork, domain: Domain, expected: dict[str, Instance], host: str
+) -> Unexpected | None:
+    """Remove what has been removed already; return what is unexpected, None where all is well."""
+    name, here = domain.instance_id, expected.get(domain.instance_id)
+    # What is no id is not looked up: a name may be anything, also what no database takes.
+    instance = here or (uow.instances.get(name) if is_uuid(name) else None)
+    reason = why_unexpected(domain, instance, host)
+    if reason is None or (instance is not None and _is_busy(uow, instance, host)):
+        return None
+    removal = removal_of(uow, instance.id, host) if instance is not None else None
+    if removal is not None and is_leftover(domain, instance, host, removal):
+        _remove_again(uow, removal)
+        return None
+    return Unexpected(shown_name(name), domain.fence, reason)
+
+
+def _is_busy(uow: UnitOfWork, instance: Instance, host: str) -> bool:
+    """Say whether an operation may have a guest of the instance on the host just now."""
     moves = uow.migrations.where(instance_id=instance.id, state=tuple(UNFINISHED))
-    return any(host in (move.source, move.target) for move in moves)
-
-
-def _may_be_undoing(uow: UnitOfWork, instance: Instance, host: str) -> bool:
-    record = uow.operations.get(instance.operation_id or "")
+    if any(host in (move.source, move.target) for move in moves):
+        return True
+    record = uow.operations.get(instance.operation_id) if instance.operation_id else None
     return record is not None and record.waiting_on == ON_HOST + host
 
 
-def _drop(uow: UnitOfWork, host: str, domain: Domain, instance: Instance | None) -> None:
-    """Tell a host to remove a stray, under a fence that is newer than all it has seen."""
-    fence = max(domain.fence, instance.fence if instance else 0) + 1
-    if instance is not None:
-        uow.instances.save(replace(instance, fence=fence))
+def _remove_again(uow: UnitOfWork, removal: Removal) -> None:
+    """Tell a host once more to remove a guest, under the fence of the operation that did so."""
+    name = f"removed from {removal.host} under {removal.fence}"
     token = Token(
-        operation_id=str(uuid.uuid5(uuid.UUID(domain.instance_id), f"stray-on-{host}-{fence}")),
-        step="drop_stray",
+        operation_id=str(uuid.uuid5(uuid.UUID(removal.instance_id), name)),
+        step="remove_again",
         attempt=1,
         sequence=1,
-        fence=fence,
+        fence=removal.fence,
+        root_id=removal.operation_id,
     )
-    instruction = Instruction(token=token, instance_id=domain.instance_id, verb="destroy")
-    uow.post(instruction_letter(host, instruction, token.operation_id))
+    instruction = Instruction(token=token, instance_id=removal.instance_id, verb=DESTROY)
+    uow.post(instruction_letter(removal.host, instruction, removal.operation_id))
+
+
+def _note_unexpected(uow: UnitOfWork, host: str, found: Sequence[Unexpected]) -> None:
+    """Keep which guests of a host are left alone and why, and say so once."""
+    known = uow.registrations.lock(host)
+    if known is None:
+        return
+    named = tuple(each.to_json() for each in found[:LISTED_MOST])
+    if (known.unexpected, known.unexpected_count) == (named, len(found)):
+        return
+    uow.registrations.save(
+        with_trouble(replace(known, unexpected=named, unexpected_count=len(found)))
+    )
+    if found:
+        log.warning(
+            "unexpected guests are left alone",
+            host=host,
+            count=len(found),
+            first=[f"{each.name}: {each.reason}" for each in found[:5]],
+        )
+
+
+def with_trouble(registration: Registration) -> Registration:
+    """Return a registration that says whether there is something to look at."""
+    troubled = bool(registration.unexpected_count or registration.refused or registration.notes)
+    return replace(registration, troubled=troubled)
 
 
 def _note_difference(uow: UnitOfWork, instance: Instance, domain: Domain | None) -> None:
@@ -133,6 +224,8 @@ def _without_guest(instance: Instance) -> Instance:
 
 
 def _as_powered(instance: Instance, domain: Domain) -> Instance:
+    if domain.power_state == "nostate":
+        return instance  # it cannot be read, which says nothing of whether it runs
     on = domain.power_state == "running"
     return replace(
         instance,

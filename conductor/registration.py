@@ -18,7 +18,7 @@ from conductor.placement.providers import over_committed, provider_id_of, root_o
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.reconciliation import reconcile
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, Inventory
+from conductor.store.records import Host, Inventory, Registration
 from models.errors import Rejected
 from models.hardware.accounting import same_hardware
 from models.hardware.topology import HostTopology
@@ -46,6 +46,7 @@ def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
         returned = _returned(known, hello, topology, inventory, uow.now)
         _warn_of_too_little(known, returned)
         uow.hosts.save(returned)
+    uow.registrations.put(_registered(uow, hello))
     manifest = Manifest(
         host=hello.host,
         boot_id=hello.boot_id,
@@ -57,6 +58,14 @@ def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
     for record in uow.operations.where(waiting_on=ON_HOST + hello.host, ended_at=None):
         if record.waiting is not None:
             uow.post(Letter(**record.waiting["letter"]))
+
+
+def _registered(uow: UnitOfWork, hello: Hello) -> Registration:
+    known = uow.registrations.lock(hello.host)
+    fresh = Registration(hello.host, "", "", "", hello.boot_id, 0, uow.now)
+    if known is None:
+        return fresh
+    return replace(known, boot_id=hello.boot_id, registered_at=uow.now)
 
 
 def _refuse_taken_name(uow: UnitOfWork, name: str) -> None:

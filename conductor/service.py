@@ -281,6 +281,7 @@ class ConductorService:
                 uow.operations.drop_ended_before(uow.now - keep.operations_s, limit)
                 + uow.dead_letters.drop_before(uow.now - keep.dead_letters_s, limit)
                 + uow.instances.drop_deleted_before(uow.now - keep.instances_s, limit)
+                + uow.removals.drop_before(uow.now - keep.instances_s, limit)
                 + _drop_processes(uow, uow.now - keep.processes_s)
             )
 

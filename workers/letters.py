@@ -6,9 +6,11 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from models.errors import Rejected
 from models.hardware.accounting import without_use
-from models.ids import HostName
+from models.ids import HostName, is_uuid
 from models.messages.base import Message
 from models.messages.hardware import host_to_json
 from models.messages.letters import (
@@ -29,6 +31,7 @@ from models.messages.letters import (
     answer_to,
     said,
 )
+from models.messages.plain import shown_name
 from workers.hypervisor.port import GuestDomain, Hypervisor
 from workers.journal.entries import token_key
 
@@ -127,7 +130,7 @@ def guests_of(
     return Guests(
         taken_at,
         tuple(_domain(domain, fences.get(domain.instance_id, 0)) for domain in domains),
-        tuple(degraded),
+        tuple(reported_name(name) for name in degraded),
     )
 
 
@@ -147,18 +150,29 @@ def refuse_incomplete(hypervisor: Hypervisor) -> None:
 
 
 def _domain(domain: GuestDomain, fence: int) -> Domain:
+    """Return a guest as it is reported; one with values that no report takes says only its name."""
+    name = reported_name(domain.instance_id)
     spec = domain.spec
-    if spec is None:
-        return Domain(instance_id=domain.instance_id, fence=fence, power_state=domain.power)
-    return Domain(
-        instance_id=domain.instance_id,
-        fence=fence,
-        power_state=domain.power,
-        placement=spec.placement,
-        memory_mib=spec.memory_mib,
-        vcpus=spec.vcpus,
-        disk_gb=spec.disk_gb,
-    )
+    try:
+        if spec is None:
+            return Domain(instance_id=name, fence=fence, power_state=domain.power)
+        return Domain(
+            instance_id=name,
+            fence=fence,
+            power_state=domain.power,
+            placement=spec.placement,
+            memory_mib=spec.memory_mib,
+            vcpus=spec.vcpus,
+            disk_gb=spec.disk_gb,
+        )
+    except ValidationError:
+        # One odd guest must not keep the host and all others from being reported.
+        return Domain(instance_id=name, fence=fence, power_state="nostate")
+
+
+def reported_name(name: str) -> str:
+    """Return the name of a guest as reports carry it: that of a foreign one may be anything."""
+    return name if is_uuid(name) else shown_name(name)
 
 
 def _report(task: str, message: Message, shown: str) -> Letter:

@@ -1,7 +1,7 @@
 """Numbers for Prometheus: how the system stands is asked at each scrape, what happens is counted.
 
 How it stands (operations, outbox, queues) every conductor can tell alike, so take the maximum over
-processes, not the sum. A scrape costs three statements and a round trip a queue. The statements
+processes, not the sum. A scrape costs four statements and a round trip a queue. The statements
 go by index over what lives, whatever the history: with a million ended operations, ten thousand
 living ones and a hundred thousand letters in the outbox they take some 25 ms on PostgreSQL.
 """
@@ -62,7 +62,7 @@ class Standing(Collector):
         try:
             with self._store.read() as uow:
                 tallies = uow.operations.census()
-                yield from (*_operations(tallies, uow.now), *_outbox(uow))
+                yield from (*_operations(tallies, uow.now), *_outbox(uow), *_guests(uow))
             yield _up("database", 1)
         except (Conflict, Unreachable):
             yield _up("database", 0)
@@ -205,6 +205,22 @@ def _outbox(uow: UnitOfWork) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "conductor_outbox_oldest_seconds", "Age of the oldest letter in the outbox.", value=lag_s
+    )
+
+
+def _guests(uow: UnitOfWork) -> Iterator[Metric]:
+    troubled = uow.registrations.where(troubled=True)
+    yield _gauge(
+        "conductor_unexpected_guests",
+        "Guests that hosts have and should not; they are left alone.",
+        ["host"],
+        {(each.host,): each.unexpected_count for each in troubled if each.unexpected_count},
+    )
+    yield _gauge(
+        "conductor_refused_workers",
+        "Hosts whose name another worker has asked for.",
+        ["host"],
+        {(each.host,): 1 for each in troubled if each.refused},
     )
 
 

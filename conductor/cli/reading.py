@@ -11,7 +11,14 @@ from conductor.cli.render_layout import Guest
 from conductor.cli.views import Action, HostSight, Story
 from conductor.operations.waits import ON_HOST
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Heartbeat, Host, Instance, Migration, OperationRecord
+from conductor.store.records import (
+    Heartbeat,
+    Host,
+    Instance,
+    Migration,
+    OperationRecord,
+    Registration,
+)
 from models.errors import Rejected
 from models.lifecycle import InstanceState
 
@@ -59,13 +66,22 @@ def sights_of(uow: UnitOfWork, hosts: Sequence[Host], down_after_s: float) -> li
     """Return hosts with their heartbeats and the instances that hold something of them."""
     names = [host.name for host in hosts]
     beats: dict[str, Heartbeat] = {}
+    served: dict[str, Registration] = {}
     held: dict[str, list[str]] = defaultdict(list)
     for some in chunks(names):
         beats.update((beat.name, beat) for beat in uow.heartbeats.where(name=some))
+        served.update((each.host, each) for each in uow.registrations.where(host=some))
         for allocation in uow.allocations.where(provider=some, consumer_kind="instance"):
             held[allocation.provider].append(allocation.consumer_id)
     return [
-        HostSight(host, beats.get(host.name), held[host.name], uow.now, down_after_s)
+        HostSight(
+            host,
+            beats.get(host.name),
+            served.get(host.name),
+            held[host.name],
+            uow.now,
+            down_after_s,
+        )
         for host in hosts
     ]
 

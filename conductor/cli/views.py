@@ -20,6 +20,7 @@ from conductor.store.records import (
     Instance,
     Migration,
     OperationRecord,
+    Registration,
 )
 from models.hardware.extra_specs import warnings_of
 from models.hardware.flavor import Flavor
@@ -60,6 +61,7 @@ class HostSight:
 
     host: Host
     heartbeat: Heartbeat | None
+    registration: Registration | None
     instances: Sequence[str]
     now: float
     down_after_s: float
@@ -238,6 +240,23 @@ def host_view(sight: HostSight) -> Json:
         "hypervisor": host.hypervisor,
         "traits": list(host.traits),
         "seen_at": moment(sight.heartbeat.seen_at) if sight.heartbeat else None,
+        **_served(sight.registration),
+    }
+
+
+def _served(registration: Registration | None) -> Json:
+    """Return what is to be known of the worker of a host, and of what it has beyond its instances.
+
+    `unexpected_guests` are left alone: the first by name, with the reason; all are counted.
+    """
+    if registration is None:
+        return {"unexpected_guests": [], "unexpected_count": 0, "refused_worker": None, "notes": []}
+    refused = registration.refused
+    return {
+        "unexpected_guests": [dict(each) for each in registration.unexpected],
+        "unexpected_count": registration.unexpected_count,
+        "refused_worker": dict(refused) if refused else None,
+        "notes": [dict(each) for each in registration.notes],
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from conductor.liveness import host_is_up
 from conductor.operations.definition import AskHost, AskScheduler, AwaitChildren
 from conductor.operations.ending import locked, tell
+from conductor.operations.fences import next_fence, note_removal
 from conductor.operations.scope import Scope
 from conductor.operations.waits import (
     ON_CHILDREN,
@@ -28,6 +29,8 @@ from models.messages.letters import (
     instruction_letter,
     said,
 )
+
+DESTROY = "destroy"
 
 
 def ask(
@@ -109,7 +112,9 @@ def _ask_host(scope: Scope, record: OperationRecord, ask: AskHost[Any]) -> Opera
         # Hosts work and fence by instance; the operation stands for one, overtaken by no other.
         subject, fence = record.id, record.sequence + 1
     else:
-        subject, fence = ask.instance_id, _next_fence(uow, ask.instance_id)
+        subject, fence = ask.instance_id, next_fence(uow, ask.instance_id)
+        if ask.verb == DESTROY:
+            note_removal(uow, subject, ask.host, record.id, fence)
     instruction = Instruction(
         token=_token(record, fence), instance_id=subject, verb=ask.verb, args=dict(ask.args)
     )
@@ -120,15 +125,6 @@ def _ask_host(scope: Scope, record: OperationRecord, ask: AskHost[Any]) -> Opera
     waiting = {"host": ask.host, "verb": ask.verb, "done_if_down": ask.done_if_down}
     tell(uow, record, record.step, f"{ask.verb} on {ask.host}")
     return _wait(scope, record, letter, {**waiting, "timeout_s": ask.timeout_s})
-
-
-def _next_fence(uow: UnitOfWork, instance_id: str) -> int:
-    instance = uow.instances.lock(instance_id)
-    if instance is None:
-        raise Broken("instance_missing", f"instance {instance_id} has no record")
-    fence = instance.fence + 1
-    uow.instances.save(replace(instance, fence=fence, updated_at=uow.now))
-    return fence
 
 
 def _ask_scheduler(

@@ -1,7 +1,7 @@
 """Make an instance anew on another host because its own is dead.
 
 Whatever was being done to it goes no further: a task on a dead host would wait for ever (N08).
-The dead host drops what left it when it comes back.
+That is also recorded as a removal, so that the dead host drops what left it when it comes back.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import cast
 
 from conductor.operations import moves
 from conductor.operations.definition import NewOperation, Operation, Outcome
+from conductor.operations.fences import remove_when_back
 from conductor.operations.moves import Move, Plan
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json
@@ -82,7 +83,8 @@ def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @evacuate_instance.pivot
 def switch(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The instance lives on the target; the dead host holds nothing of it any more."""
-    moves.switch(move, uow)
+    switched = moves.switch(move, uow)
+    remove_when_back(uow, move.instance_id, switched.source, switched.operation_id)
     moves.settle(uow, moves.give_up_source(move, uow, MigrationState.COMPLETED))
     return move
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from conductor.liveness import host_is_up
 from conductor.operations.definition import AskHost, AskScheduler, NewOperation
+from conductor.operations.fences import remove_when_back
 from conductor.operations.instances import leave_as_it_was, must_get, ran, spawn_args_of
 from conductor.placement import claims
 from conductor.store.ports import UnitOfWork
@@ -268,8 +269,10 @@ def failed(move: Move, fault: Json, uow: UnitOfWork) -> None:
 
 def failed_after_switch(move: Move, fault: Json, uow: UnitOfWork) -> None:
     """There was no way back: ERROR on the new host, in the new size, nothing on the old (N18)."""
-    give_up_source(move, uow, MigrationState.ERROR)
-    save(uow, of(move, uow), error=fault)
+    given_up = give_up_source(move, uow, MigrationState.ERROR)
+    save(uow, given_up, error=fault)
+    if given_up.source != given_up.target:
+        remove_when_back(uow, move.instance_id, given_up.source, given_up.operation_id)
     instance = must_get(uow, move.instance_id)
     broken = replace(instance, state=InstanceState.ERROR, task_state=None, fault=fault)
     uow.instances.save(replace(broken, updated_at=uow.now))

@@ -18,6 +18,7 @@ from conductor.store.memory_rows import (
     MemoryInstances,
     MemoryOperations,
     MemoryOutbox,
+    MemoryRemovals,
     MemoryRows,
     MemoryVersioned,
 )
@@ -55,6 +56,8 @@ class _Tables:
             shapes.MIGRATIONS, hashed=("instance_id", "source", "target", "state")
         )
         self.heartbeats = Table(shapes.HEARTBEATS, moments={"seen": lambda each: each.seen_at})
+        self.registrations = Table(shapes.REGISTRATIONS, hashed=("worker_id", "machine_id"))
+        self.removals = Table(shapes.REMOVALS, moments={"asked": lambda each: each.at})
         self.events = Table(shapes.EVENTS, hashed=("operation_id",))
         self.decisions = Table(shapes.DECISIONS, hashed=("operation_id", "instance_id"))
         self.outbox = Table(shapes.OUTBOX, moments={"written": lambda each: each.created_at})
@@ -78,6 +81,8 @@ class _UnitOfWork(UnitOfWork):
         self.allocations = MemoryRows(view, tables.allocations)
         self.migrations = MemoryRows(view, tables.migrations)
         self.heartbeats = MemoryHeartbeats(view, tables.heartbeats)
+        self.registrations = MemoryRows(view, tables.registrations)
+        self.removals = MemoryRemovals(view, tables.removals)
         self.events = events
         self.decisions = decisions
         self.outbox = MemoryOutbox(view, tables.outbox)

@@ -19,6 +19,7 @@ from conductor.store.ports import (
     Instances,
     Operations,
     Outbox,
+    Removals,
     Rows,
     Versioned,
 )
@@ -31,6 +32,7 @@ from conductor.store.records import (
     Instance,
     OperationRecord,
     OutboxRow,
+    Removal,
     Tally,
 )
 from conductor.store.shapes import Key, disk_gb_of
@@ -286,6 +288,14 @@ class MemoryHeartbeats(MemoryRows[Heartbeat], Heartbeats):
     def silent(self, kind: str, since: float) -> list[str]:
         older = self._before("seen", since, len(self._table.rows))
         return [beat.name for beat in older if beat.kind == kind]
+
+
+class MemoryRemovals(MemoryRows[Removal], Removals):
+    """Removals, sorted by when they were asked for."""
+
+    @override
+    def drop_before(self, at: float, limit: int) -> int:
+        return self._drop_all(self._before("asked", at, limit))
 
 
 class MemoryOutbox(MemoryRows[OutboxRow], Outbox):

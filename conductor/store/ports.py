@@ -20,6 +20,8 @@ from conductor.store.records import (
     OperationRecord,
     OutboxRow,
     Provider,
+    Registration,
+    Removal,
     Tally,
 )
 from models.hardware.flavor import Flavor
@@ -166,6 +168,13 @@ class Heartbeats(Rows[Heartbeat], Protocol):
         """Return the names of those of a kind that were heard of last before `since`."""
 
 
+class Removals(Rows[Removal], Protocol):
+    """Guests that operations have had removed from hosts."""
+
+    def drop_before(self, at: float, limit: int) -> int:
+        """Delete old ones; return how many."""
+
+
 class Outbox(Rows[OutboxRow], Protocol):
     """Letters on their way."""
 
@@ -197,6 +206,8 @@ class UnitOfWork(Protocol):
     allocations: Rows[Allocation]
     migrations: Rows[Migration]
     heartbeats: Heartbeats
+    registrations: Rows[Registration]
+    removals: Removals
     events: Rows[Event]
     decisions: Rows[Decision]
     outbox: Outbox

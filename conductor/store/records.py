@@ -273,10 +273,12 @@ class Allocation:
 class Heartbeat:
     """When a process or host was last heard of. `kind` is `compute`, `conductor`, `scheduler`.
 
-    `reported_at` is when the newest list of guests that was taken in was made, by the host's
-    clock: older lists are old news. `called_at` is when a canary was last sent through the
-    host's queue, `unheard_since` when the oldest was that it has not heard (0: none). `work` is
-    what the host says runs for long: `{instance_id, operation_id, verb, for_s}` each.
+    Of a host, `boot_id` is the life of its worker that spoke, `sequence` the number of the newest
+    report of that life, and `listed` that of the newest list of guests that was taken in: older
+    ones are old news, whatever any clock says. `reported_at` is used by the conductors' echo.
+    `called_at` is when a canary was last sent through the host's queue, `unheard_since` when the
+    oldest was that it has not heard (0: none). `work` is what the host says runs for long:
+    `{instance_id, operation_id, verb, for_s}` each.
     """
 
     name: str
@@ -286,6 +288,52 @@ class Heartbeat:
     called_at: float = 0.0
     unheard_since: float = 0.0
     work: tuple[Json, ...] = ()
+    boot_id: str = ""
+    sequence: int = 0
+    listed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Who serves a host's name, and what that worker has which it should not.
+
+    `worker_id` is made once for a state directory, `machine_id` is the hypervisor's,
+    `machine_boot` the running kernel's; `boot` counts the starts on that state directory,
+    `boot_id` names the last.
+    `unexpected` are the first guests that are left alone and reported ({name, fence, reason}),
+    `unexpected_count` is how many there are. `refused` is the last other worker that asked for the
+    name ({boot_id, machine_id, at, reason}). `notes` are the worker's own ({code, message}).
+    `troubled` says that there is something to look at.
+    """
+
+    host: str
+    worker_id: str
+    machine_id: str
+    machine_boot: str
+    boot_id: str
+    boot: int
+    registered_at: float
+    unexpected: tuple[Json, ...] = ()
+    unexpected_count: int = 0
+    refused: Json | None = None
+    notes: tuple[Json, ...] = ()
+    troubled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """That an operation has had an instance's guest removed from a host, and under which fence.
+
+    The only reason for which a guest that turns up again is removed without being asked for anew:
+    the same instruction under the same fence, never a newer one. `id` is its `removal_id`.
+    """
+
+    id: str
+    instance_id: str
+    host: str
+    operation_id: str
+    fence: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from conductor.store.records import (
     OperationRecord,
     OutboxRow,
     Provider,
+    Registration,
+    Removal,
 )
 from models.errors import Broken, Conflict
 from models.hardware.flavor import Flavor
@@ -245,6 +247,19 @@ HEARTBEATS: Final = Shape(
     sorted_by="seen_at",
     codecs={"work": codecs.JSON_TUPLE},
 )
+
+REGISTRATIONS: Final = Shape(
+    "registrations",
+    Registration,
+    key=("host",),
+    codecs={
+        "unexpected": codecs.JSON_TUPLE,
+        "refused": codecs.JSON,
+        "notes": codecs.JSON_TUPLE,
+    },
+)
+
+REMOVALS: Final = Shape("removals", Removal, sorted_by="at")
 
 EVENTS: Final = Shape("events", Event, sorted_by="at", codecs={"detail": codecs.FREE_TEXT})
 

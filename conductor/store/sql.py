@@ -27,6 +27,7 @@ from conductor.store.sql_rows import (
     SqlInstances,
     SqlOperations,
     SqlOutbox,
+    SqlRemovals,
     SqlRows,
     SqlVersioned,
 )
@@ -65,6 +66,8 @@ class _Tables:
         self.allocations = SqlTable(shapes.ALLOCATIONS, schema.ALLOCATIONS, statements)
         self.migrations = SqlTable(shapes.MIGRATIONS, schema.MIGRATIONS, statements)
         self.heartbeats = SqlTable(shapes.HEARTBEATS, schema.HEARTBEATS, statements)
+        self.registrations = SqlTable(shapes.REGISTRATIONS, schema.REGISTRATIONS, statements)
+        self.removals = SqlTable(shapes.REMOVALS, schema.REMOVALS, statements)
         self.events = SqlTable(shapes.EVENTS, schema.EVENTS, statements)
         self.decisions = SqlTable(shapes.DECISIONS, schema.DECISIONS, statements)
         self.outbox = SqlTable(shapes.OUTBOX, schema.OUTBOX, statements)
@@ -88,6 +91,8 @@ class _UnitOfWork(UnitOfWork):
         self.allocations = SqlRows(session, tables.allocations)
         self.migrations = SqlRows(session, tables.migrations)
         self.heartbeats = SqlHeartbeats(session, tables.heartbeats)
+        self.registrations = SqlRows(session, tables.registrations)
+        self.removals = SqlRemovals(session, tables.removals)
         self.events = events
         self.decisions = decisions
         self.outbox = SqlOutbox(session, tables.outbox)

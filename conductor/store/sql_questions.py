@@ -15,6 +15,7 @@ from models.tables.schema import (
     INSTANCES,
     OPERATIONS,
     OUTBOX,
+    REMOVALS,
     RUNNING,
 )
 
@@ -78,6 +79,7 @@ ENDED_SINCE: Final = (
 ENDED_BEFORE: Final = _earliest(OPERATIONS, "ended_at")
 DELETED_BEFORE: Final = _earliest(INSTANCES, "deleted_at")
 DEAD_BEFORE: Final = _earliest(DEAD_LETTERS, "at")
+REMOVED_BEFORE: Final = _earliest(REMOVALS, "at")
 
 OUTBOX_OLDER: Final = OUTBOX.c.created_at < sa.bindparam("at")
 

@@ -17,6 +17,7 @@ from conductor.store.ports import (
     Instances,
     Operations,
     Outbox,
+    Removals,
     Rows,
     Versioned,
 )
@@ -28,6 +29,7 @@ from conductor.store.records import (
     Instance,
     OperationRecord,
     OutboxRow,
+    Removal,
     Tally,
 )
 from conductor.store.shapes import Key
@@ -349,6 +351,14 @@ class SqlHeartbeats(SqlRows[Heartbeat], Heartbeats):
     def silent(self, kind: str, since: float) -> list[str]:
         rows = self._session.run(questions.SILENT, {"kind": kind, "since": since}).fetchall()
         return [row[0] for row in rows]
+
+
+class SqlRemovals(SqlRows[Removal], Removals):
+    """Guests that operations have had removed from hosts."""
+
+    @override
+    def drop_before(self, at: float, limit: int) -> int:
+        return len(self._drop_all(questions.REMOVED_BEFORE, at, limit))
 
 
 class SqlOutbox(SqlRows[OutboxRow], Outbox):

@@ -17,6 +17,7 @@ _PATH_SHOWN = 200
 _LEAST, _MOST = -(2**63), 2**64 - 1
 # UTF-8 has no lone surrogates, PostgreSQL no NUL.
 _UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
+_NAME_MOST = 100
 
 
 def is_printable(text: Any) -> bool:
@@ -109,3 +110,9 @@ def kept(value: Any, deep: int = 0) -> Any:
 def storable(text: str) -> str:
     """Return text with NUL and lone surrogates replaced: any database and terminal takes it."""
     return _UNSTORABLE.sub(_SHOWN, text)
+
+
+def shown_name(name: str) -> str:
+    """Return a name that somebody else has given as it can be kept and shown: short, printable."""
+    text = "".join(each if each.isprintable() else _SHOWN for each in name[: _NAME_MOST + 1])
+    return text if len(text) <= _NAME_MOST else text[:_NAME_MOST] + "…"

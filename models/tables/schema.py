@@ -261,6 +261,43 @@ HEARTBEATS: Final = Table(
     _time("called_at"),
     _time("unheard_since"),
     _json("work"),
+    _text("boot_id"),
+    _count("sequence"),
+    _count("listed"),
+)
+
+# One row: what tells this database from every other, made once, when its tables were.
+IDENTITY: Final = Table("identity", METADATA, _key())
+
+REGISTRATIONS: Final = Table(
+    "registrations",
+    METADATA,
+    _key("host"),
+    _text("worker_id"),
+    _text("machine_id"),
+    _text("machine_boot"),
+    _text("boot_id"),
+    _count("boot"),
+    _time("registered_at"),
+    _json("unexpected"),
+    _count("unexpected_count"),
+    _json("refused", absent=True),
+    _json("notes"),
+    _flag("troubled"),
+    Index(None, "worker_id"),
+    Index(None, "machine_id"),
+)
+
+REMOVALS: Final = Table(
+    "removals",
+    METADATA,
+    _key(),
+    _text("instance_id"),
+    _text("host"),
+    _text("operation_id"),
+    _count("fence"),
+    _time("at"),
+    Index(None, "at", "id"),
 )
 
 EVENTS: Final = Table(

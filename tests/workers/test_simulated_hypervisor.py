@@ -1,5 +1,6 @@
 """The simulated hypervisor: idempotent, durable, and failing as told."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -13,6 +14,7 @@ from workers.hypervisor.fates import Call, Fate, Habit, Habits, seeded
 from workers.hypervisor.leash import AgentDead, Leash
 from workers.hypervisor.port import Hypervisor
 from workers.hypervisor.simulated import SimulatedHypervisor
+from workers.letters import guests_of
 
 
 def powers(hypervisor: Hypervisor) -> dict[str, str]:
@@ -199,3 +201,23 @@ def test_a_cut_leash_lets_nothing_pass() -> None:
         HARDWARE,
         hypervisor.domain(VM),
     )
+
+
+def test_odd_domain_files_are_guests_of_their_own_and_hide_no_other(tmp_path: Path) -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE, tmp_path)
+    hypervisor.spawn(InstanceId("good"), spec())
+    good = (tmp_path / "good.domain").read_text()
+    (tmp_path / "list.domain").write_text("[1]")
+    (tmp_path / "bytes.domain").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.domain").mkdir()
+    (tmp_path / "nowhere.domain").symlink_to(tmp_path / "gone")
+    (tmp_path / "paused.domain").write_text(good.replace("running", "paused", 1))
+    (tmp_path / "%00%ED%A0%80.domain").write_text("{}")
+    found = SimulatedHypervisor(HARDWARE, tmp_path).domains()
+    assert len(found) == 7
+    assert {each.instance_id for each in found if each.spec is not None} == {"good", "paused"}
+    assert {each.power for each in found if each.instance_id != "good"} == {"nostate"}
+    fences = {each.instance_id: 0 for each in found}
+    report = guests_of(0.0, found, fences, [each.instance_id for each in found])
+    assert [each.power_state for each in report.domains].count("running") == 1
+    assert json.dumps([each.to_json() for each in report.domains]).isascii()

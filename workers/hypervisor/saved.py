@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 from urllib.parse import quote, unquote
 
 from models.errors import Broken, ConductorError
 from models.ids import InstanceId
 from models.messages.base import parse
 from models.messages.letters import SpawnArgs
-from workers.hypervisor.port import GuestDomain
+from workers.hypervisor.port import GuestDomain, Power
 
 STORY = "effects.jsonl"
 IMAGES = "images.json"
+_POWERS = get_args(Power)
 
 
 def read_domains(directory: Path) -> dict[InstanceId, GuestDomain]:
     """Return every guest of a directory, in the order in which they were last changed."""
-    files = sorted(
-        directory.glob("*.domain"), key=lambda path: (path.stat().st_mtime_ns, path.name)
-    )
+    files = sorted(directory.glob("*.domain"), key=lambda path: (_changed_at(path), path.name))
     return {each.instance_id: each for each in map(_read, files)}
 
 
@@ -59,11 +59,21 @@ def write_images(directory: Path, owner: InstanceId, verb: str, after: frozenset
         raise _failed(path, error) from error
 
 
+def _changed_at(path: Path) -> int:
+    """Return when a file was changed, 0 for one that cannot be looked at."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def _read(path: Path) -> GuestDomain:
     instance_id = InstanceId(unquote(path.name.removesuffix(".domain")))
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
         spec = parse(SpawnArgs, saved["spec"])
+        if saved["power"] not in _POWERS:
+            return GuestDomain(instance_id, "nostate", spec)
         return GuestDomain(instance_id, saved["power"], spec, copied_to=saved.get("copied_to"))
     except (OSError, ValueError, KeyError, TypeError, ConductorError) as error:
         # One unreadable guest must not hide the others (case N33).

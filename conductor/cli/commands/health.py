@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,12 +22,14 @@ from conductor.cli.tables import key, table_of
 from conductor.cli.views import host_view
 from conductor.settings import Settings, read_settings
 from conductor.store.ports import UnitOfWork
+from conductor.store.records import Registration
 from models.errors import ConductorError, Unreachable
 from models.units import seconds_text
 from tasks.app import make_app
 
 _TIMEOUT_S: Final = 3
 _STALE_FACTOR: Final = 3.0
+_NAMED_MOST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,13 @@ def _processes() -> Iterable[Finding]:
     try:
         with reach() as here, here.store.read() as uow:
             living = _living(here, uow)
-            hosts = _hosts(here, uow)
+            hosts = [_hosts(here, uow), *_troubles(uow)]
     except ConductorError as error:
         yield Finding("database", False, True, error.message)
         return
     yield Finding("database", True, True, _answered(started))
     yield from living
-    yield hosts
+    yield from hosts
 
 
 def _living(here: Reach, uow: UnitOfWork) -> list[Finding]:
@@ -108,6 +110,29 @@ def _hosts(here: Reach, uow: UnitOfWork) -> Finding:
     )
     detail = f"{up} of {len(states)} up" + (f" ({others})" if others else "")
     return Finding("hosts", up > 0, False, detail)
+
+
+def _troubles(uow: UnitOfWork) -> Iterable[Finding]:
+    """Name the guests that are left alone, and workers that were refused or have complained."""
+    troubled = uow.registrations.where(troubled=True)
+    strange = [each for each in troubled if each.unexpected_count]
+    if strange:
+        count = sum(each.unexpected_count for each in strange)
+        yield Finding("guests", False, False, f"{count} unexpected ones {_on(strange)}")
+    for name, words in (
+        ("workers", [(each.host, each.refused.get("reason")) for each in troubled if each.refused]),
+        ("notes", [(each.host, n.get("message")) for each in troubled for n in each.notes]),
+    ):
+        if words:
+            told = "; ".join(f"{host}: {text}" for host, text in words[:_NAMED_MOST])
+            more = f"; {len(words) - _NAMED_MOST} more" if len(words) > _NAMED_MOST else ""
+            yield Finding(name, False, False, told + more)
+
+
+def _on(hosts: Sequence[Registration]) -> str:
+    named = [f"{each.host} ({each.unexpected_count})" for each in hosts[:_NAMED_MOST]]
+    more = f" and {len(hosts) - _NAMED_MOST} more hosts" if len(hosts) > _NAMED_MOST else ""
+    return f"left alone on {', '.join(named)}{more}: see `hosts show`"
 
 
 def _tried(name: str, needed: bool, ask: Callable[[], None]) -> Finding:

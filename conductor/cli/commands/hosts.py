@@ -156,7 +156,18 @@ def _of(name: str, unit: int = 1) -> Callable[[Json], str | None]:
     return shown
 
 
-_SHOWN: Final = ("name", "state", "reason", "hypervisor", "traits", "seen_at", "instances")
+_SHOWN: Final = (
+    "name",
+    "state",
+    "reason",
+    "hypervisor",
+    "traits",
+    "seen_at",
+    "instances",
+    "unexpected_guests",
+    "refused_worker",
+    "notes",
+)
 _COLUMNS: Final = (
     ("name", key("name")),
     ("state", key("state")),

@@ -55,6 +55,9 @@ QUESTIONS: Mapping[str, Question] = {
     "outbox.oldest_at": lambda uow: uow.outbox.oldest_at(),
     "outbox.drop_many": lambda uow: uow.outbox.drop_many(["m"]),
     "dead_letters.drop_before": lambda uow: uow.dead_letters.drop_before(1.0, 5),
+    "removals.drop_before": lambda uow: uow.removals.drop_before(1.0, 5),
+    "registrations by worker": lambda uow: uow.registrations.where(worker_id="w"),
+    "registrations by machine": lambda uow: uow.registrations.where(machine_id="m"),
     "catalogue by kind": lambda uow: uow.catalogue.where(kind="flavor"),
 }
 

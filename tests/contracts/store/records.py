@@ -16,6 +16,8 @@ from conductor.store.records import (
     OperationRecord,
     OutboxRow,
     Provider,
+    Registration,
+    Removal,
 )
 from models.hardware.flavor import Flavor
 from models.hardware.guest import PlacedCell, Placement
@@ -191,6 +193,27 @@ def a_migration(name: str = "m-1", **changes: Any) -> Migration:
 def a_heartbeat(name: str = "h-1", seen_at: float = 20.0) -> Heartbeat:
     work = ({"verb": "snapshot", "for_s": 31.5},)
     return Heartbeat(name, "compute", seen_at, 1.0, 2.0, 3.0, work)
+
+
+def a_registration(host: str = "h-1", **changes: Any) -> Registration:
+    values: dict[str, Any] = {
+        "worker_id": "w-1",
+        "machine_id": "m-1",
+        "machine_boot": "k-1",
+        "boot_id": "b-1",
+        "boot": 3,
+        "registered_at": 20.0,
+        "unexpected": ({"name": "vm", "fence": 0, "reason": "it has no record"},),
+        "unexpected_count": 1,
+        "refused": {"boot_id": "b-2", "reason": "another worker"},
+        "notes": ({"code": "journal_missing", "message": "none"},),
+        "troubled": True,
+    }
+    return Registration(host, **{**values, **changes})
+
+
+def a_removal(name: str = "r-1", at: float = 10.0) -> Removal:
+    return Removal(name, "i-1", "h-1", "op-1", 7, at)
 
 
 def an_event(operation_id: str = "op-1", at: float = 10.0, event: str = "started") -> Event:

@@ -29,6 +29,7 @@ class Kind(NamedTuple):
         names = {
             "hosts": ("name",),
             "heartbeats": ("name",),
+            "registrations": ("host",),
             "allocations": ("consumer_id", "provider"),
             "catalogue": ("kind", "name"),
         }.get(self.name, ("id",))
@@ -77,6 +78,18 @@ KINDS = (
         records.a_heartbeat("a"),
         records.a_heartbeat("b", seen_at=30.0),
         lambda each: replace(each, seen_at=25.0),
+    ),
+    Kind(
+        "registrations",
+        records.a_registration("a"),
+        records.a_registration("b", refused=None, unexpected=(), notes=(), troubled=False),
+        lambda each: replace(each, boot=4, refused={"reason": "its machine is known as c"}),
+    ),
+    Kind(
+        "removals",
+        records.a_removal("a"),
+        records.a_removal("b", at=20.0),
+        lambda each: replace(each, fence=9),
     ),
     Kind(
         "decisions",

@@ -35,6 +35,8 @@ TABLES = (
     "allocations",
     "migrations",
     "heartbeats",
+    "registrations",
+    "removals",
     "events",
     "decisions",
     "outbox",
@@ -152,6 +154,8 @@ made = {
     "allocations": st.builds(records.an_allocation, names, names, amounts=json_values),
     "migrations": st.builds(records.a_migration, names, target=maybe, created_at=times),
     "heartbeats": st.builds(records.a_heartbeat, names, times),
+    "registrations": st.builds(records.a_registration, names, worker_id=names, refused=maybe),
+    "removals": st.builds(records.a_removal, names, times),
     "decisions": st.builds(records.a_decision, names, names, times),
     "outbox": st.builds(records.an_outbox_row, names, times),
     "dead_letters": st.builds(records.a_dead_letter, names, times, st.text()),
@@ -172,6 +176,8 @@ fields: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "providers": {"parent_id": maybe, "generation": st.integers(1, 3)},
     "allocations": {"provider": names, "consumer_id": names},
     "migrations": {"target": maybe, "source": names},
+    "registrations": {"worker_id": names, "troubled": st.booleans()},
+    "removals": {"instance_id": names},
     "events": {"operation_id": names},
     "decisions": {"operation_id": names, "flawed": names},
 }
@@ -216,6 +222,7 @@ questions = st.one_of(
     _call("outbox", "older_than", times, limits),
     _call("outbox", "drop_many", st.lists(names)),
     _call("dead_letters", "drop_before", times, limits),
+    _call("removals", "drop_before", times, limits),
     _call("events", "add", st.builds(records.an_event, names, times, names)),
 )
 searches = st.one_of(

@@ -287,6 +287,9 @@ def _heartbeats() -> None:
         sa.Column("called_at", sa.Double(), nullable=False),
         sa.Column("unheard_since", sa.Double(), nullable=False),
         sa.Column("work", _JSON, nullable=False),
+        sa.Column("boot_id", _TEXT, nullable=False),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("listed", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_heartbeats")),
     )
 

@@ -1,0 +1,44 @@
+"""Databases as operators lose and restore them: copies of a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from conductor.store.memory import MemoryStore
+from conductor.store.ports import Store
+from tests.operations.world import Mortal, World
+
+_TABLES = (
+    "operations",
+    "instances",
+    "hosts",
+    "providers",
+    "allocations",
+    "migrations",
+    "heartbeats",
+    "registrations",
+    "removals",
+    "decisions",
+    "outbox",
+    "dead_letters",
+    "catalogue",
+)
+
+Copy = Mapping[str, Sequence[Any]]
+
+
+def copied(store: Store) -> Copy:
+    """Return everything that a store holds now, but for what is only told."""
+    with store.read() as uow:
+        return {name: tuple(getattr(uow, name).where()) for name in _TABLES}
+
+
+def restore(world: World, copy: Copy) -> None:
+    """Put a copy, perhaps an empty one, in the place of the database, as a restore does."""
+    fresh = MemoryStore(clock=lambda: world.now)
+    with fresh.begin() as uow:
+        for name, records in copy.items():
+            getattr(uow, name).add_many(list(records))
+    world.store = Mortal(fresh)
+    world.restart_conductor()
