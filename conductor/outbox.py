@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from conductor.store.records import DeadLetter, OutboxRow
 from models.errors import Conflict, Unreachable
 from models.messages.carrier import Carrier
 from models.messages.letters import Letter
+from models.secrets import masked
 
 log = structlog.get_logger(__name__)
 R = TypeVar("R")
@@ -73,12 +75,32 @@ class Outbox:
         except Unreachable as error:
             left = set(error.data.get("letters") or (letter.id for letter in letters))
             log.warning("letters wait in the outbox", count=len(left), reason=error.message)
+        except Exception as error:  # noqa: BLE001  # one that no carrier takes must not stop others
+            return self._one_by_one(letters, f"it cannot be sent: {error}"[:300])
         with self._lock:
             self._sent.extend(letter.id for letter in letters if letter.id not in left)
             full = len(self._sent) >= FORGET_BATCH
         if full:
             self.forget()
         return left
+
+    def _one_by_one(self, letters: Sequence[Letter], reason: str) -> set[str]:
+        """Send each letter by itself; one that cannot be sent alone becomes a dead letter."""
+        if len(letters) > 1:
+            return set().union(*(self.publish([letter]) for letter in letters))
+        [letter] = letters
+        log.error("a letter cannot be sent", id=letter.id, task=letter.task, reason=reason)
+        body = json.dumps(masked(dict(letter.body)))
+
+        try:
+            with self._store.begin() as uow:
+                uow.outbox.drop_many([letter.id])
+                if uow.dead_letters.get(letter.id) is None:
+                    dead = DeadLetter(letter.id, uow.now, letter.queue, letter.task, reason, body)
+                    uow.dead_letters.add(dead)
+        except (Conflict, Unreachable):
+            return {letter.id}
+        return set()
 
     def forget(self) -> None:
         """Delete the rows of letters that have left, where no other transaction has taken them.

@@ -1,0 +1,50 @@
+"""One message that nobody can send keeps no other waiting, and is kept with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conductor.outbox import SWEEP_AFTER_S, Outbox
+from conductor.store.memory import MemoryStore
+from models.messages.letters import Letter
+
+
+class Picky:
+    """Carries everything but what is for a queue with too long a name, as AMQP does."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def send(self, letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            bytes([len(letter.queue)])
+            self.sent.append(letter.id)
+
+
+def letter(queue: str, id_: str) -> Letter:
+    return Letter(queue, "compute.spawn", {"a": 1}, id_)
+
+
+def test_what_cannot_be_sent_becomes_a_dead_letter_and_the_rest_leaves() -> None:
+    now = 100.0
+    store, carrier = MemoryStore(clock=lambda: now), Picky()
+    outbox = Outbox(store, carrier)
+    with store.begin() as uow:
+        for posted in (letter("a", "1"), letter("x" * 300, "2"), letter("b", "3")):
+            uow.post(posted)
+    now += SWEEP_AFTER_S + 1
+    assert outbox.sweep() == 3
+    assert {"1", "3"} <= set(carrier.sent)
+    with store.read() as uow:
+        [dead] = uow.dead_letters.where()
+        assert uow.outbox.older_than(now + 10, 10) == []
+    assert (dead.id, dead.task, dead.body) == ("2", "compute.spawn", '{"a": 1}')
+    assert dead.reason.startswith("it cannot be sent: ")
+
+
+def test_a_commit_is_not_undone_by_a_message_that_cannot_be_sent() -> None:
+    store = MemoryStore(clock=lambda: 100.0)
+    outbox = Outbox(store, Picky())
+    outbox.run(lambda uow: uow.post(letter("x" * 300, "2")))
+    with store.read() as uow:
+        assert [dead.id for dead in uow.dead_letters.where()] == ["2"]
