@@ -20,7 +20,7 @@ from conductor.hosts import must_lock
 from conductor.operations.asking import DESTROY
 from conductor.operations.fences import removal_of
 from conductor.operations.instances import lost_guest, without_guest
-from conductor.operations.waits import ON_HOST
+from conductor.operations.waits import ON_HOST, asked_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host, Instance, Json, Registration, Removal
 from models.ids import is_uuid
@@ -90,6 +90,8 @@ def note_progress(uow: UnitOfWork, progress: Progress) -> None:
     """Write how far the copy of a live migration is, unless it is old news."""
     record = uow.operations.get(progress.token.operation_id)
     if record is None or record.sequence != progress.token.sequence:
+        return
+    if not asked_of(record.waiting_on, progress.sender):
         return
     for move in uow.migrations.where(instance_id=record.instance_id, state=tuple(UNFINISHED)):
         if move.operation_id == record.id and move.progress_percent < progress.percent:

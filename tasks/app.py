@@ -16,6 +16,8 @@ READ_TIMEOUT_S = WRITE_TIMEOUT_S = 5
 CONNECT_TIMEOUT_S = 4
 HEARTBEAT_S = 30
 
+_OF_CELERY = "celery."
+
 _SETTINGS: dict[str, Any] = {
     # What is taken is finished or given back: acknowledged late, rejected when a worker is lost.
     "task_acks_late": True,
@@ -83,7 +85,15 @@ def make_app(broker_url: str, queues: Iterable[Queue] = (), name: str = "conduct
     app.conf.update(task_queues=known)
     if known:
         app.conf.update(task_default_queue=known[0].name, task_default_routing_key=known[0].name)
+    _forget_tasks_of_celery(app)
     return app
+
+
+def _forget_tasks_of_celery(app: Celery) -> None:
+    """Unregister what every application brings along: `celery.group` sends whatever it is told."""
+    app.finalize()
+    for name in [name for name in app.tasks if name.startswith(_OF_CELERY)]:
+        app.tasks.unregister(name)
 
 
 def check_late_acknowledgement(app: Celery) -> None:

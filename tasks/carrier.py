@@ -15,10 +15,11 @@ from kombu.exceptions import KombuError
 from models.errors import Unreachable
 from models.messages.letters import Letter
 from models.messages.notifications import topic_key
+from tasks.accounts import account_of
 from tasks.asks import SILENT, answered
 from tasks.confirms import ConfirmingChannel, Parcel
 from tasks.events import EventStream
-from tasks.routing import EXCHANGE, NOTIFICATIONS, is_ours
+from tasks.routing import NOTIFICATIONS, exchange_of, is_ours
 
 BATCH = 256
 CONFIRM_TIMEOUT_S = 5.0
@@ -31,7 +32,8 @@ _PERSISTENT = 2
 class CeleryCarrier:
     """Sends letters for any number of threads, each on an AMQP connection of its own.
 
-    A letter for one of our queues is a Celery message (protocol 2) on the exchange `conductor`.
+    A letter for one of our queues is a Celery message (protocol 2) on that queue's exchange. It
+    names the account that sends it, which the broker verifies: see `accounts`.
     Notices go to the exchange `notifications`, where perhaps nobody listens. Any other queue is
     the reply queue of a caller; nobody keeps such queues for us, so one that is gone is no error.
     Both are plain JSON with the task name as their type.
@@ -75,13 +77,12 @@ class CeleryCarrier:
 
     def _send_batch(self, letters: Sequence[Letter]) -> list[str]:
         """Publish, once more on a new connection if an idle one turns out to be dead."""
-        parcels = [parcel(letter, self._origin) for letter in letters]
         try:
             line, fresh = self._idle.pop(), False
         except IndexError:
             line, fresh = _Line(self._app), True
         try:
-            back = line.publish(parcels)
+            back = line.publish(letters, self._origin)
         except TimeoutError:
             line.drop()
             raise
@@ -90,7 +91,7 @@ class CeleryCarrier:
             if fresh:
                 raise
             line = _Line(self._app)
-            back = line.publish(parcels)
+            back = line.publish(letters, self._origin)
         self._idle.append(line)
         if self._events is not None:
             self._events.tell(_sent(each) for each in letters if _is_told(each))
@@ -98,8 +99,8 @@ class CeleryCarrier:
         return [letter.id for letter in letters if letter.id in back]
 
 
-def parcel(letter: Letter, origin: str) -> Parcel:
-    """Return the letter as AMQP carries it."""
+def parcel(letter: Letter, origin: str, account: str) -> Parcel:
+    """Return the letter as AMQP carries it, sent by `account`."""
     if not is_ours(letter.queue):
         return _plain(letter)
     headers = {
@@ -118,10 +119,11 @@ def parcel(letter: Letter, origin: str) -> Parcel:
         "content_encoding": "utf-8",
         "correlation_id": letter.id,
         "delivery_mode": _PERSISTENT,
+        "user_id": account,
         "application_headers": headers,
     }
     body = json.dumps(((), dict(letter.body), _NO_CALLBACKS), separators=(",", ":")).encode()
-    return Parcel(letter.id, EXCHANGE.name, letter.queue, body, properties)
+    return Parcel(letter.id, exchange_of(letter.queue).name, letter.queue, body, properties)
 
 
 def _plain(letter: Letter) -> Parcel:
@@ -152,7 +154,7 @@ def _sent(letter: Letter) -> dict[str, Any]:
         "kwargs": letter.shown,
         "retries": 0,
         "queue": letter.queue,
-        "exchange": EXCHANGE.name,
+        "exchange": exchange_of(letter.queue).name,
         "routing_key": letter.queue,
     }
 
@@ -167,12 +169,14 @@ class _Line:
         try:
             # Twice, so that another node of a cluster is tried.
             self._connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
+            self._account = account_of(self._connection)
             self._channel = ConfirmingChannel(self._connection.channel())
         except BaseException:
             self.drop()
             raise
 
-    def publish(self, parcels: Sequence[Parcel]) -> frozenset[str]:
+    def publish(self, letters: Sequence[Letter], origin: str) -> frozenset[str]:
+        parcels = [parcel(letter, origin, self._account) for letter in letters]
         return self._channel.publish(parcels, CONFIRM_TIMEOUT_S)
 
     def close(self) -> None:

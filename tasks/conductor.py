@@ -16,6 +16,7 @@ from conductor.store.records import DeadLetter
 from models.errors import Conflict, Rejected, Unreachable
 from models.messages.letters import CONDUCTOR, HEARTBEAT, HELLO, MANIFEST, PROGRESS, REPLY, REPORTS
 from models.messages.requests import REQUESTS
+from tasks.accounts import account_in, misspoken
 from tasks.app import make_app
 from tasks.asks import SILENT
 from tasks.consumer import Consuming
@@ -33,6 +34,12 @@ from tasks.settling import settle
 from tasks.worker import serve
 
 PREFETCH = 32
+
+KINDS: Mapping[str, frozenset[str]] = {
+    CONDUCTOR: frozenset(REQUESTS),
+    REPORTS: frozenset({REPLY, HELLO, HEARTBEAT, MANIFEST, PROGRESS}),
+}
+"""What each queue takes: a sender's exchange leads to one of them, and it may send nothing else."""
 
 _log = structlog.get_logger(__name__)
 
@@ -88,6 +95,7 @@ def serve_conductor(
         events,
         bury=functools.partial(bury, conductor),
         record=functools.partial(record, conductor),
+        kinds=KINDS,
     )
     return serve(app, CONDUCTOR, consuming, threads)
 
@@ -95,6 +103,7 @@ def serve_conductor(
 def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
     """Make the tasks of the queues `conductor` and `reports` known to `app`."""
     shell = _Shell(conductor, patience)
+    own = account_in(app.conf.broker_url)
 
     def request(task: Task[Any, Any], /, **body: Any) -> None:
         asked: Any = task.request
@@ -108,7 +117,14 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
 
     def report(handle: Callable[[Mapping[str, Any]], None]) -> Callable[..., None]:
         def run(task: Task[Any, Any], /, **body: Any) -> None:
-            shell.run(task, REPORTS, lambda: handle(body))
+            shell.run(task, REPORTS, lambda: hear(task, body))
+
+        def hear(task: Task[Any, Any], body: Mapping[str, Any]) -> None:
+            asked: Any = task.request
+            refused = misspoken(task.name, body, asked.properties.get("user_id"), own)
+            if refused is not None:
+                raise refused
+            handle(body)
 
         return run
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,6 +55,8 @@ class Consuming:
     bury: Callable[[Message], None] | None = None
     record: Callable[[Message, str, str], None] | None = None
     other: str | None = None
+    kinds: Mapping[str, Container[str]] = field(default_factory=dict)
+    """The tasks of each queue, where one process consumes several; else all that it knows."""
 
 
 class EventsStep(bootsteps.StartStopStep):
@@ -165,7 +167,7 @@ class HardenedConsumer(Consumer):
 
         def handle_checked(message: Message) -> None:
             self._rename(message)
-            wrong = complaint(message, self.strategies, datetime.now(UTC))
+            wrong = complaint(message, self._known_to(message), datetime.now(UTC))
             if wrong is not None:
                 self._refuse(message, wrong)
                 return
@@ -177,6 +179,11 @@ class HardenedConsumer(Consumer):
     def on_decode_error(self, message: Message, exc: Exception) -> None:
         """Refuse what could not even be decoded."""
         self._refuse(message, f"it cannot be decoded: {exc}")
+
+    def _known_to(self, message: Message) -> Container[str]:
+        """Return the tasks of the queue that a message came from; its routing key may lie."""
+        kinds = self.consuming.kinds
+        return kinds.get(self._queue_of(message), ()) if kinds else self.strategies
 
     def _rename(self, message: Message) -> None:
         """Give a task of a newer version to the one that can say so to its sender."""

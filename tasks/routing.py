@@ -1,4 +1,11 @@
-"""The broker's topology: work, one queue a role and one a host; the dead; notifications."""
+"""The broker's topology: work, one queue a role and one a host; the dead; notifications.
+
+Whoever may write to an exchange reaches every queue that is bound to it: a broker checks the
+routing key of a message against topic permissions, but not the keys in its headers CC and BCC. So
+each kind of sender has an exchange of its own, bound to nothing but what it may reach: other
+services write requests to `conductor`, hosts their word to `reports`, and only the control plane
+asks, through `asks`, the scheduler and hosts.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +27,9 @@ High, since every message in the prefetch buffer of a killed process counts as r
 innocent ones must survive a row of crashes; low enough that a message which kills its worker ends.
 """
 
-EXCHANGE = Exchange("conductor", type="topic")
+EXCHANGE = Exchange(CONDUCTOR, type="topic")
+REPORTS_EXCHANGE = Exchange(REPORTS, type="topic")
+ASKS = Exchange("asks", type="topic")
 DEAD_EXCHANGE = Exchange("dead_letters", type="fanout")
 NOTIFICATIONS = Exchange(TOPIC, type="topic")
 """Where whoever likes binds a queue of its own; with none bound, what comes is dropped."""
@@ -38,7 +47,7 @@ _HOST = {**_WORK, "x-single-active-consumer": True}
 # RabbitMQ 4 gives every quorum queue a limit, and drops from a queue without dead letters.
 _DEAD = {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}
 
-_ROLES = (CONDUCTOR, SCHEDULER, REPORTS)
+_ROLES = {CONDUCTOR: EXCHANGE, SCHEDULER: ASKS, REPORTS: REPORTS_EXCHANGE}
 
 
 def is_ours(queue: str) -> bool:
@@ -46,15 +55,20 @@ def is_ours(queue: str) -> bool:
     return queue in _ROLES or queue.startswith(compute_queue(""))
 
 
+def exchange_of(queue: str) -> Exchange:
+    """Return the exchange through which one of our queues is reached; the key is its name."""
+    return _ROLES.get(queue, ASKS)
+
+
 def work_queue(name: str) -> Queue:
     """Return one of the queues `conductor`, `scheduler`, `reports`, as consumers name it."""
-    return Queue(name, EXCHANGE, routing_key=name, queue_arguments=_WORK, no_declare=True)
+    return Queue(name, exchange_of(name), routing_key=name, queue_arguments=_WORK, no_declare=True)
 
 
 def host_queue(host: str) -> Queue:
     """Return the queue of a host."""
     name = compute_queue(host)
-    return Queue(name, EXCHANGE, routing_key=name, queue_arguments=_HOST, no_declare=True)
+    return Queue(name, ASKS, routing_key=name, queue_arguments=_HOST, no_declare=True)
 
 
 def dead_letter_queue() -> Queue:
@@ -73,7 +87,7 @@ def declare_topology(connection: Connection, hosts: Iterable[str] = ()) -> None:
     queues = [dead_letter_queue(), *roles, *(host_queue(host) for host in hosts)]
     try:
         with connection.channel() as channel:
-            for exchange in (EXCHANGE, DEAD_EXCHANGE, NOTIFICATIONS, event_exchange):
+            for exchange in (*_ROLES.values(), DEAD_EXCHANGE, NOTIFICATIONS, event_exchange):
                 exchange(channel).declare()
             for queue in queues:
                 bound = queue(channel)

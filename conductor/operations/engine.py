@@ -19,12 +19,13 @@ from typing import Any
 from conductor.operations import ending, forward, turning, waiting
 from conductor.operations.definition import Operation
 from conductor.operations.scope import EngineSettings, Ids, Scope
-from conductor.operations.waits import is_ask
+from conductor.operations.waits import asked_of, is_ask
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
-from models.errors import Broken, ConductorError, HostRefused, error_from_json
+from models.errors import Broken, ConductorError, HostRefused, Rejected, error_from_json
 from models.messages.letters import Reply
 from models.messages.versions import VERSION_UNSUPPORTED
+from models.secrets import shown
 
 
 class Engine:
@@ -57,7 +58,10 @@ class Engine:
         return forward.run_step(scope, record)
 
     def reply(self, uow: UnitOfWork, reply: Reply) -> Ids:
-        """Apply the answer to the ask that is out; any other answer changes nothing.
+        """Apply the answer to the ask that is out; an older answer changes nothing.
+
+        Raises `Rejected` (`reply_refused`) when it is not from whom was asked, or to another step:
+        sequences are small numbers, and ids of operations follow from those of requests.
 
         An answer that comes again says that whoever took it first may be dead: an operation
         that lies ready goes on at once then, not only when the reaper finds it.
@@ -67,6 +71,7 @@ class Engine:
             return []
         if not is_ask(record.waiting_on) or record.sequence != reply.token.sequence:
             return [record.id] if record.waiting_on is None else []
+        _refuse_stranger(record, reply)
         scope = self._scope(uow)
         if record.undoing:
             # A host that has seen something newer (`stale`) holds nothing of this any more.
@@ -125,6 +130,16 @@ class Engine:
 def _may_have_begun(reply: Reply) -> bool:
     """Say whether something may be half done: only who answers `refused` has changed nothing."""
     return reply.outcome != "refused"
+
+
+def _refuse_stranger(record: OperationRecord, reply: Reply) -> None:
+    token = reply.token
+    if not asked_of(record.waiting_on, reply.sender):
+        message = f"sender is {shown(reply.sender)}: operation {record.id} did not ask it"
+        raise Rejected("reply_refused", message, key="sender")
+    if (token.step, token.attempt) != (record.step, record.attempt):
+        message = f"token is of {shown(token.step)}, attempt {token.attempt}: that was not asked"
+        raise Rejected("reply_refused", message, key="token")
 
 
 def _error_of(reply: Reply) -> ConductorError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from conductor.store.records import ASKS, WAITS_ON_HOST, WAITS_ON_SCHEDULER
+from models.messages.letters import SCHEDULER
 
 ON_SCHEDULER: Final = WAITS_ON_SCHEDULER
 ON_HOST: Final = WAITS_ON_HOST
@@ -19,3 +20,9 @@ ON_PAUSE: Final = "pause"
 def is_ask(waiting_on: str | None) -> bool:
     """Say whether an answer of the scheduler or of a host is awaited."""
     return waiting_on is not None and waiting_on.startswith(ASKS)
+
+
+def asked_of(waiting_on: str | None, sender: str) -> bool:
+    """Say whether it is the answer of `sender`, a host or the scheduler, that is awaited."""
+    expected = ON_SCHEDULER if sender == SCHEDULER else ON_HOST + sender
+    return waiting_on == expected

@@ -10,6 +10,8 @@ from typing import Any
 import pika
 from celery import Celery
 
+from tasks.routing import exchange_of
+
 CONTEXT = {"project_id": "demo", "user_id": "ann", "request_id": "req-1"}
 SHARED = {"vcpus": 1, "memory_mb": 512}
 PINNED = {"vcpus": 2, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "dedicated"}}
@@ -72,11 +74,14 @@ class Sender:
         routing_key: str = "conductor",
         **properties: Any,
     ) -> None:
-        """Publish any bytes at all."""
+        """Publish any bytes at all, to one of our queues."""
         known = {"content_type": "application/json", "content_encoding": "utf-8", **properties}
         with self._connected() as connection:
             connection.channel().basic_publish(
-                "conductor", routing_key, body, pika.BasicProperties(headers=headers, **known)
+                exchange_of(routing_key).name,
+                routing_key,
+                body,
+                pika.BasicProperties(headers=headers, **known),
             )
 
     def waiting(self, queue: str) -> int:

@@ -14,23 +14,24 @@ from tests.acceptance.fleet import Fleet
 from tests.acceptance.sending import instance_of
 
 QUEUES = ("conductor", "scheduler", "reports", "dead_letters")
-Heard = tuple[str, Any, bytes]
+Heard = tuple[str, str, Any, bytes]
 
 
 @contextmanager
 def overheard(fleet: Fleet) -> Iterator[list[Heard]]:
-    """Yield what fills with every message that passes the exchange, once the block has ended."""
+    """Yield what fills with every message that passes our exchanges, once the block has ended."""
     with pika.BlockingConnection(pika.URLParameters(fleet.services.broker_url)) as link:
         channel = link.channel()
         queue = channel.queue_declare("", exclusive=True).method.queue
-        channel.queue_bind(queue, "conductor", "#")
+        for exchange in ("conductor", "asks", "reports"):
+            channel.queue_bind(queue, exchange, "#")
         heard: list[Heard] = []
         yield heard
         while True:
             method, properties, body = channel.basic_get(queue, auto_ack=True)
             if method is None:
                 return
-            heard.append((method.routing_key, properties, body))
+            heard.append((method.exchange, method.routing_key, properties, body))
 
 
 def say_again(fleet: Fleet, heard: list[Heard], times: int) -> None:
@@ -39,8 +40,8 @@ def say_again(fleet: Fleet, heard: list[Heard], times: int) -> None:
     random.Random(3).shuffle(again)
     with pika.BlockingConnection(pika.URLParameters(fleet.services.broker_url)) as link:
         channel = link.channel()
-        for key, properties, body in again:
-            channel.basic_publish("conductor", key, body, properties)
+        for exchange, key, properties, body in again:
+            channel.basic_publish(exchange, key, body, properties)
     queues = (*QUEUES, *(f"compute_{host}" for host in fleet.hosts))
     fleet.until(lambda: not any(map(fleet.sender.waiting, queues)), "all to be taken")
     last = fleet.sender.build()  # goes through every queue behind all of it
@@ -74,7 +75,7 @@ def test_every_message_again_and_late_changes_nothing(fleet: Fleet) -> None:
             ids.append(fleet.sender.ask(verb, instance_of(builds[0])))
             fleet.ended(ids[-1])
         fleet.settle()
-    tasks = {properties.headers["task"] for _, properties, _ in heard}
+    tasks = {properties.headers["task"] for _, _, properties, _ in heard}
     assert {
         *("conductor.build_instances", "conductor.delete_instance", "scheduler.select_hosts"),
         *("compute.spawn", "compute.power_off", "compute.power_on", "compute.destroy"),

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from celery.events.event import event_exchange
 from kombu import Connection, Queue
 
-from tasks.routing import EXCHANGE, NOTIFICATIONS
+from tasks.routing import ASKS, EXCHANGE, NOTIFICATIONS, REPORTS_EXCHANGE
 
 NOTICE, EVENT = "notice", "event"
 _PATIENCE_S = 0.5
@@ -29,13 +29,13 @@ class Traffic:
 
 
 class Tap:
-    """A queue bound to all three exchanges; once read it is gone."""
+    """A queue bound to all exchanges; once read it is gone."""
 
     def __init__(self, connection: Connection) -> None:
         self._channel = connection.channel()
         self._queue = Queue(exclusive=True)(self._channel)
         self._queue.queue_declare()
-        for exchange in (EXCHANGE, NOTIFICATIONS, event_exchange):
+        for exchange in (EXCHANGE, ASKS, REPORTS_EXCHANGE, NOTIFICATIONS, event_exchange):
             self._queue.bind_to(exchange.name, routing_key="#")
 
     def traffic(self, labels: Mapping[str, str]) -> Traffic:

@@ -1,7 +1,6 @@
 """What deploy/rabbitmq gives a broker is what the product wants; a host may do little there."""
 
 import itertools
-import json
 import os
 import shlex
 import subprocess
@@ -51,12 +50,6 @@ def vhost_of(url: str) -> str:
 def broker(fresh_vhost: Callable[[], str], service_variables: dict[str, str]) -> Iterator[Broker]:
     url = fresh_vhost()
     control = service_variables[variables.BROKER_CONTROL]
-    definitions = json.loads((RABBITMQ / "definitions.json").read_text())
-    here = {
-        kind: [{**one, "vhost": vhost_of(url)} for one in several]
-        for kind, several in definitions.items()
-    }
-    run([*shlex.split(control), "-q", "import_definitions"], given=json.dumps(here))
     account = run(
         [str(RABBITMQ / "add-host"), HOST, vhost_of(url)],
         env={**os.environ, "RABBITMQCTL": control},
@@ -99,33 +92,28 @@ def test_the_definitions_are_what_the_product_declares(broker: Broker) -> None:
         declare_topology(connection, [HOST])
     after = [sorted(broker.ask(*listing)) for listing in listings]
     assert [line for line in after[0] if line not in before[0]] == []
-    assert after[2] == before[2]
-    # Celery's own exchange of events is the one thing that comes with the first process.
-    assert [line for line in after[1] if line not in before[1]] == ["celeryev\ttopic"]
+    assert after[1:] == before[1:]
 
 
 def test_a_host_may_report(channel: BlockingChannel) -> None:
-    channel.basic_publish("conductor", "reports", b"{}", mandatory=True)
+    channel.basic_publish("reports", "reports", b"{}", mandatory=True)
 
 
 def test_a_host_may_read_its_own_queue(broker: Broker, channel: BlockingChannel) -> None:
     queue = compute_queue(HOST)
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as owner:
-        owner.channel().basic_publish("conductor", queue, b"{}")
+        owner.channel().basic_publish("asks", queue, b"{}")
     method, _, body = next(channel.consume(queue, inactivity_timeout=10))
     channel.basic_ack(method.delivery_tag)
     assert body == b"{}"
 
 
-@pytest.mark.parametrize("key", ["conductor", "scheduler", compute_queue("another"), "reports.x"])
-def test_a_host_may_not_write_to_anybody_else(channel: BlockingChannel, key: str) -> None:
+@pytest.mark.parametrize(
+    "exchange", ["", "conductor", "asks", "dead_letters", "notifications", "celeryev", "amq.topic"]
+)
+def test_a_host_may_not_write_to_anybody_else(channel: BlockingChannel, exchange: str) -> None:
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
-        channel.basic_publish("conductor", key, b"{}")
-
-
-def test_a_host_may_not_write_past_the_exchange(channel: BlockingChannel) -> None:
-    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
-        channel.basic_publish("", "conductor", b"{}")
+        channel.basic_publish(exchange, "conductor", b"{}")
 
 
 @pytest.mark.parametrize("queue", ["reports", "conductor", "scheduler", "dead_letters"])

@@ -34,9 +34,10 @@ class Sender:
 
     def send(self, body: bytes, headers: dict[str, Any] | None, **properties: Any) -> None:
         queue = properties.pop("queue", "conductor")
+        exchange = "reports" if queue == "reports" else "conductor"
         known = {"content_type": "application/json", "content_encoding": "utf-8", **properties}
         self._channel.basic_publish(
-            "conductor", queue, body, pika.BasicProperties(headers=headers, **known)
+            exchange, queue, body, pika.BasicProperties(headers=headers, **known)
         )
 
 
@@ -240,7 +241,8 @@ def test_a_report_that_says_nothing_is_a_dead_letter_naming_the_field(
 ) -> None:
     report_id = str(uuid.uuid4())
     headers = {"task": "reports.reply", "id": report_id}
-    sender.send(task_body(sender="h1", outcome="done"), headers, queue="reports")
+    body = task_body(sender="h1", outcome="done")
+    sender.send(body, headers, queue="reports", user_id="guest")
     dead = conductor.expect(what="dead", task="reports.reply")
     assert dead["reason"] == "field_missing: token is missing"
     assert json.loads(dead["body"]) == {"sender": "h1", "outcome": "done"}
@@ -272,7 +274,7 @@ def test_what_was_returned_too_often_says_so(conductor: Process, broker_url: str
         declare_topology(declaring, ["poisoned"])
     with pika.BlockingConnection(pika.URLParameters(broker_url)) as connection:
         channel = connection.channel()
-        channel.basic_publish("conductor", queue, b"poison")
+        channel.basic_publish("asks", queue, b"poison")
         for method, _, _ in channel.consume(queue, inactivity_timeout=0.5):
             if method is None:
                 break

@@ -32,15 +32,14 @@ def url(fresh_vhost: Callable[[], str]) -> str:
 
 @pytest.fixture(scope="module")
 def account_of_h1(url: str, service_variables: dict[str, str]) -> Iterator[str]:
-    """The URL of a user who may read the queue of h1 and write reports and events."""
+    """The URL of a user who may read the queue of h1 and write reports."""
     control = [*shlex.split(service_variables[variables.BROKER_CONTROL]), "-q"]
     parts = urlsplit(url)
     vhost = parts.path.lstrip("/")
     user = f"h1_{vhost}"
     for command in (
         ["add_user", user, "secret"],
-        ["set_permissions", "-p", vhost, user, "^$", "^(conductor|celeryev)$", "^compute_h1$"],
-        ["set_topic_permissions", "-p", vhost, user, "conductor", "^reports$", "^$"],
+        ["set_permissions", "-p", vhost, user, "^$", "^reports$", "^compute_h1$"],
     ):
         subprocess.run([*control, *command], check=True, capture_output=True)
     netloc = f"{user}:secret@{parts.hostname}:{parts.port}"
