@@ -33,8 +33,11 @@ class Manner:
     output: Format | None
 
 
-def ask_for(here: Reach, task: str, body: Json, manner: Manner) -> None:
-    """Send a request, print its operation's id and, when asked to, wait for its end."""
+def ask_for(here: Reach, task: str, body: Json, manner: Manner, typed: str | None = None) -> None:
+    """Send a request, print its operation's id and, when asked to, wait for its end.
+
+    `typed` is what the instance was called on the command line: complaints name that too.
+    """
     operation_id = send_request(here, task, without_unset(body))
     if not manner.wait:
         _print_id(operation_id, manner)
@@ -47,9 +50,17 @@ def ask_for(here: Reach, task: str, body: Json, manner: Manner) -> None:
             row = operation_view(record, stories_of(uow, [record])[record.id])
         show_one(row, manner.output, lambda: fields_of(row))
     text, code = verdict(record)
-    say(text)
+    say(as_typed(text, body, typed))
     if code:
         raise typer.Exit(code)
+
+
+def as_typed(text: str, body: Json, typed: str | None) -> str:
+    """Return a complaint with the name that was typed beside the first mention of its id."""
+    instance_id = body.get("instance_id")
+    if not typed or not instance_id or typed.lower() == instance_id:
+        return text
+    return text.replace(instance_id, f"{typed} ({instance_id})", 1)
 
 
 def _print_id(operation_id: str, manner: Manner) -> None:

@@ -60,7 +60,9 @@ def _meaning(error: BaseException, words: Sequence[str]) -> tuple[str, int]:
     if isinstance(error, ConductorError):
         return f"error: {error.message}", exit_code(error)
     if isinstance(error, TyperException):
-        return f"error: {_with_value(error.format_message(), words)}", error.exit_code
+        message = _with_value(error.format_message(), words)
+        # Asked without anything, a command prints its help, and no complaint.
+        return f"error: {message}" if message.strip() else "", error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
     return f"defect: {type(error).__name__}: {error} (--debug shows where)", DEFECT

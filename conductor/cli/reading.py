@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from conductor.cli.render_layout import Guest
 from conductor.cli.views import Action, HostSight, Story
 from conductor.operations.waits import ON_HOST
-from conductor.store.ports import UnitOfWork
+from conductor.store.ports import Rows, UnitOfWork
 from conductor.store.records import (
     Heartbeat,
     Host,
@@ -18,12 +19,14 @@ from conductor.store.records import (
     Migration,
     OperationRecord,
     Registration,
+    StartsWith,
 )
 from models.errors import Rejected
 from models.lifecycle import InstanceState
 
 T = TypeVar("T")
 
+_BEGINNING: Final = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 _CHUNK = 500
 """Keys a statement: databases limit how many values one may hold."""
 
@@ -106,8 +109,25 @@ def hosts_named(uow: UnitOfWork, names: Sequence[str]) -> list[Host]:
     return [found[name] for name in names]
 
 
+def only_one(rows: Rows[T], text: str, what: str, key: str) -> T | None:
+    """Return the record whose id is this, or the only one whose id begins so.
+
+    At least four characters, as lists on narrow terminals show eight; raises `Rejected`
+    (`id_ambiguous`) where several begin so.
+    """
+    lowered = text.lower()
+    found = rows.get(lowered)
+    if found is not None or not _BEGINNING.fullmatch(lowered):
+        return found
+    some = rows.where(id=StartsWith(lowered), limit=2)
+    if len(some) > 1:
+        message = f"{key} is {text}: the ids of several {what} begin so; use more of it"
+        raise Rejected("id_ambiguous", message, key=key)
+    return some[0] if some else None
+
+
 def instance_named(uow: UnitOfWork, text: str) -> Instance:
-    """Return the instance with this id, or the only living one with this name.
+    """Return the instance with this id, the only living one of this name, or whose id begins so.
 
     Raises `Rejected` when there is none, or more than one.
     """
@@ -115,6 +135,9 @@ def instance_named(uow: UnitOfWork, text: str) -> Instance:
     if by_id is not None:
         return by_id
     named = [i for i in uow.instances.where(name=text) if i.state is not InstanceState.DELETED]
+    begins = only_one(uow.instances, text, "instances", "instance") if not named else None
+    if begins is not None:
+        return begins
     if not named:
         message = f"instance is {text}: no instance has this id or name"
         raise Rejected("instance_unknown", message, key="instance")
@@ -152,7 +175,7 @@ def _action(uow: UnitOfWork, record: OperationRecord, move: Migration | None) ->
 
 def operation_of(uow: UnitOfWork, operation_id: str) -> OperationRecord:
     """Return the operation; raise `Rejected` when there is none."""
-    record = uow.operations.get(operation_id.lower())
+    record = only_one(uow.operations, operation_id, "operations", "operation")
     if record is None:
         message = f"operation is {operation_id}: no such operation"
         raise Rejected("operation_unknown", message, key="operation")

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Final
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Final
 
 import typer
 
 _HOME: Final = "conductor.cli.commands."
+DISTRIBUTION: Final = "vm-conductor"
 
 MODULES: Final[Mapping[str, str]] = {
     "demo": "demo",
     "up": "up",
     "build": "lifecycle",
-    "delete": "lifecycle",
+    "delete": "deleting",
     "start": "lifecycle",
     "stop": "lifecycle",
     "migrate": "moving",
@@ -77,7 +79,24 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _root() -> None:
+def _print_version(asked: bool) -> None:
+    if asked:
+        try:
+            release = version(DISTRIBUTION)
+        except PackageNotFoundError:
+            release = "of a checkout that is not installed"
+        print(f"conductor {release}")
+        raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Say which release this is."
+        ),
+    ] = False,
+) -> None:
     """A control plane for virtual machines: build them, ask why, see where they are.
 
     Settings come from CONDUCTOR_* variables; without a broker everything runs in one process,

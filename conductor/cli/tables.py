@@ -9,6 +9,8 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from conductor.cli.fitted import FittedTable
+
 Json = Mapping[str, Any]
 Column = tuple[str, Callable[[Any], Any]]
 
@@ -32,20 +34,13 @@ STYLES: Final[Mapping[str, str]] = {
 """Words that have a colour wherever they stand alone in a cell."""
 
 
-def table_of(rows: Sequence[Json], columns: Sequence[Column]) -> Table:
-    """Return rows as a table of one line each.
+def table_of(rows: Sequence[Json], columns: Sequence[Column], *, fold: bool = False) -> FittedTable:
+    """Return rows as a table of one line each; with `fold`, long texts go on below.
 
-    The first column is what a row is called, and never cut; where the terminal is too narrow the
-    others are.
+    What a row is known by is kept where the terminal is narrow (see `fitted`).
     """
     cells = [[cell(value(row)) for _, value in columns] for row in rows]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, (title, _) in enumerate(columns):
-        whole = max((len(line[place]) for line in cells), default=0) if place == 0 else None
-        table.add_column(title, no_wrap=True, overflow="ellipsis", min_width=whole)
-    for line in cells:
-        table.add_row(*line)
-    return table
+    return FittedTable([title for title, _ in columns], cells, fold=fold)
 
 
 def fields_of(row: Json, names: Sequence[str] | None = None) -> Table:

@@ -99,6 +99,7 @@ def operation_view(record: OperationRecord, story: Story) -> Json:
         "waiting_on": record.waiting_on,
         "deadline_at": moment(record.deadline_at),
         "children": [child.id for child in story.children],
+        "children_by_state": dict(Counter(child.state.value for child in story.children)),
         "instances": _instances_of(record, story.children),
         "decisions": [decision_view(decision) for decision in story.decisions],
         "events": [

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from conductor.cli.failures import NO, WRONG
+from conductor.cli.failures import NO, WRONG, say
 from conductor.cli.output import side_console
 from conductor.cli.reach import conductor_lives, heard_of
 from conductor.store.ports import Store, UnitOfWork
@@ -23,15 +23,20 @@ from models.units import seconds_text
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 _POLL_S: Final = 0.1
+_COPIES: Final = "live_migrate_instance"
 _STARTS_WITHIN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """An operation as seen at one moment; `children` counts their states."""
+    """An operation as seen at one moment; `children` counts their states.
+
+    `copied` is how many percent of a guest that moves while it runs have been copied.
+    """
 
     record: OperationRecord | None
     children: Counter[str]
+    copied: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -79,7 +84,11 @@ def look_at(uow: UnitOfWork, operation_id: str) -> Look:
     if record is None:
         return Look(None, Counter())
     children = uow.operations.where(parent_id=operation_id)
-    return Look(record, Counter(child.state.value for child in children))
+    copied = None
+    if record.kind == _COPIES and not record.state.ended:
+        moves = uow.migrations.where(operation_id=operation_id)
+        copied = max((each.progress_percent for each in moves), default=None)
+    return Look(record, Counter(child.state.value for child in children), copied)
 
 
 def verdict(record: OperationRecord) -> tuple[str, int]:
@@ -100,7 +109,7 @@ def verdict(record: OperationRecord) -> tuple[str, int]:
 @contextmanager
 def _watching(operation_id: str) -> Iterator[Watcher]:
     if not sys.stderr.isatty():
-        yield _Silent()
+        yield _Lines()
         return
     columns = (
         SpinnerColumn(),
@@ -113,9 +122,18 @@ def _watching(operation_id: str) -> Iterator[Watcher]:
         yield _Bar(progress, operation_id)
 
 
-class _Silent:
+class _Lines:
+    """Says in lines how far a copy is, for whoever reads a pipe or a log."""
+
+    def __init__(self) -> None:
+        self._said = 0
+
     def see(self, look: Look) -> None:
-        """Show nothing: nobody looks."""
+        """Say it where it has gone on by a tenth."""
+        tenth = (look.copied or 0) // 10 * 10
+        if tenth > self._said:
+            self._said = tenth
+            say(f"copied {look.copied} %")
 
 
 class _Bar:
@@ -127,6 +145,15 @@ class _Bar:
         """Move the bar by the children that have ended."""
         record, total = look.record, look.children.total()
         if record is None:
+            return
+        if look.copied is not None:
+            self._progress.update(
+                self._task,
+                description=record.kind.replace("_", " "),
+                total=100,
+                completed=look.copied,
+                counts=f"{look.copied} % copied, {record.step or record.state.value.lower()}",
+            )
             return
         ended = sum(look.children[state] for state in OperationState if state.ended)
         counts = ", ".join(f"{n} {name.lower()}" for name, n in sorted(look.children.items()))

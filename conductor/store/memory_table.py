@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from conductor.store.records import StartsWith
 from conductor.store.shapes import MANY, Key, Shape
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class Table(Generic[T]):
         found = [rows[key] for key in self._candidates(equals) if key not in overlay]
         found += [value for value in overlay.values() if value is not None]
         for name, asked in equals.items():
-            if isinstance(asked, MANY):
+            if isinstance(asked, StartsWith):
+                found = [v for v in found if str(getattr(v, name)).startswith(asked.text)]
+            elif isinstance(asked, MANY):
                 wanted = set(asked)
                 found = [value for value in found if getattr(value, name) in wanted]
             else:
@@ -110,7 +113,8 @@ class Table(Generic[T]):
             if when is not None:
                 yield when, key
 
-    def _candidates(self, equals: Mapping[str, Any]) -> Iterable[Key]:
+    def _candidates(self, asked_for: Mapping[str, Any]) -> Iterable[Key]:
+        equals = {k: v for k, v in asked_for.items() if not isinstance(v, StartsWith)}
         if len(self.shape.key) == 1 and self.shape.key[0] in equals:
             asked = equals[self.shape.key[0]]
             wanted = set(asked) if isinstance(asked, MANY) else (asked,)

@@ -65,7 +65,8 @@ class Rows(Protocol[T]):
     def where(self, *, limit: int | None = None, **equals: Any) -> list[T]:
         """Return the records whose fields equal these, oldest first.
 
-        A value that is a set, list or tuple means any of them; None means absent.
+        A value that is a set, list or tuple means any of them; None means absent, `StartsWith`
+        a text that begins so.
         """
 
     def count(self, **equals: Any) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from conductor.store.records import StartsWith
 from conductor.store.shapes import MANY, Key, Shape
 from conductor.store.sql_statements import Params, Statements
 
@@ -111,6 +113,9 @@ class SqlTable(Generic[T]):
             encode: Callable[[Any], Any] = self._encoders.get(name, _same)
             if asked is None:
                 tests.append((name, "absent"))
+            elif isinstance(asked, StartsWith):
+                params[f"w_{name}"] = re.sub(r"([\\%_])", r"\\\1", asked.text) + "%"
+                tests.append((name, "begins"))
             elif isinstance(asked, MANY):
                 values = [encode(each) for each in asked if each is not None]
                 params[f"w_{name}"] = self._sql.listed(values)
@@ -257,6 +262,8 @@ class SqlTable(Generic[T]):
             return column.is_(None)
         if kind == "equal":
             return column == sa.bindparam(parameter)
+        if kind == "begins":
+            return column.like(sa.bindparam(parameter), escape="\\")
         among = self._sql.among(column, parameter)
         return sa.or_(among, column.is_(None)) if kind == "among or absent" else among
 

@@ -23,7 +23,11 @@ def replays(here: Cli) -> set[str]:
 def test_all_takes_up_the_last_of_each_chain_of_replays(stocked: Cli) -> None:
     huge = ("--vcpus", 2, "--memory-mb", 900_000)
     assert stocked("flavors", "create", "huge", *huge).code == 0
-    failed = stocked("build", "--flavor", "huge", "--image", "cirros", "--wait")
+    build = stocked("build", "--flavor", "huge", "--image", "cirros", "--wait")
+    assert build.code == 3
+    assert build.out.strip() not in replays(stocked), "a build is no move"
+    built(stocked, "grows")
+    failed = stocked("resize", "--flavor", "huge", "grows", "--wait")
     assert failed.code == 3
     first = failed.out.strip()
     assert first in replays(stocked)
@@ -31,6 +35,7 @@ def test_all_takes_up_the_last_of_each_chain_of_replays(stocked: Cli) -> None:
     assert again.code == 3, again.err
     assert "lack" in again.err, again.err
     assert replays(stocked) & {first, again.out.strip()} == {again.out.strip()}
+    assert stocked("delete", "grows", "--wait").code == 0
 
 
 def test_asking_what_would_become_of_it_does_not_say_that_it_was_done(stocked: Cli) -> None:

@@ -11,6 +11,7 @@ from conductor.cli.failures import say
 from conductor.cli.options import Limit
 from conductor.cli.output import Output, newest, show_all, show_one
 from conductor.cli.reach import reach
+from conductor.cli.reading import only_one
 from conductor.cli.sending import carrier_of, refuse_unless_alive
 from conductor.cli.tables import fields_of, key, table_of
 from conductor.cli.views import Json, moment
@@ -85,7 +86,7 @@ def drop(letter: Id) -> None:
 
 
 def _found(uow: UnitOfWork, letter: str) -> DeadLetter:
-    found = uow.dead_letters.get(letter)
+    found = uow.dead_letters.get(letter) or only_one(uow.dead_letters, letter, "dead letters", "ID")
     if found is None:
         raise Rejected("dead_letter_unknown", f"ID is {letter}: no such dead letter", key="ID")
     return found

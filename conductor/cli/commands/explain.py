@@ -41,7 +41,8 @@ def explain(
         decisions = sorted(whole_story(uow, record).decisions, key=lambda each: each.at)
         row = explanation(record, decisions)
         if full and decisions:
-            row = {**row, "full": _full(uow, here.settings, decisions[-1])}
+            every_host = _full(uow, here.settings, decisions[-1])
+            row = {**row, "full_at": moment(uow.now), "full": every_host}
     show_one(row, output, lambda: _picture(row))
 
 
@@ -96,7 +97,12 @@ def _picture(row: Json) -> RenderableType:
     if more := row["decisions"][_MOST_SHOWN:]:
         parts += ["", Text(f"and {len(more)} more decisions", style="dim")]
     if row.get("full"):
-        parts += ["", table_of(row["full"], _COLUMNS)]
+        when = "worked out on the fleet as it is now, not as it was when it was decided"
+        parts += [
+            "",
+            Text(f"every host, {when}", style="bold"),
+            table_of(row["full"], _COLUMNS, fold=True),
+        ]
     return Group(*parts)
 
 

@@ -87,7 +87,7 @@ def _story(rows: list[Json]) -> RenderableType:
     parts: list[RenderableType] = [table_of(rows, _ACTION_COLUMNS)]
     for row in rows:
         title = f"{row['kind']} {row['operation_id']}"
-        parts += ["", Text(title, style="bold"), table_of(row["events"], _EVENT_COLUMNS)]
+        parts += ["", Text(title, style="bold"), table_of(row["events"], _EVENT_COLUMNS, fold=True)]
     return Group(*parts)
 
 

@@ -1,4 +1,4 @@
-"""Ask for work: build, delete, start and stop instances. Each prints its operation's id."""
+"""Ask for work: build, start and stop instances. Each prints its operation's id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from conductor.cli.words import pairs
 from conductor.operations.requested import spec_of
 from models.messages.requests import (
     BuildInstances,
-    DeleteInstance,
     InstanceRequest,
     StartInstance,
     StopInstance,
@@ -27,9 +26,8 @@ from models.messages.requests import (
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `build`, `delete`, `start` and `stop`."""
+    """Add `build`, `start` and `stop`."""
     app.command("build")(build)
-    app.command("delete")(_verb(DeleteInstance, "Delete an instance, whatever else it is doing."))
     app.command("start")(_verb(StartInstance, "Power a stopped instance on."))
     app.command("stop")(_verb(StopInstance, "Power an active instance off; it keeps its place."))
 
@@ -87,7 +85,7 @@ def _verb(kind: type[InstanceRequest], text: str) -> Callable[..., None]:
                 "instance_id": found.id,
                 "deadline_s": deadline,
             }
-            ask_for(here, kind.task, body, Manner(wait, timeout, output))
+            ask_for(here, kind.task, body, Manner(wait, timeout, output), instance)
 
     ask.__doc__ = text
     return ask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -15,7 +16,7 @@ from conductor.cli.failures import say
 from conductor.cli.options import DEFAULT_PROJECT, HostFilter, Limit, Project, Timeout, Wait
 from conductor.cli.output import Output, newest, show_all, show_one
 from conductor.cli.reach import Reach, reach
-from conductor.cli.reading import chunks
+from conductor.cli.reading import chunks, only_one
 from conductor.cli.sending import send_request
 from conductor.cli.tables import clock_time, fields_of, key, table_of
 from conductor.cli.views import Json, migration_view
@@ -23,12 +24,22 @@ from conductor.cli.waiting import DEFAULT_TIMEOUT_S, await_end
 from conductor.cli.words import member
 from conductor.operations import OPERATIONS
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store.records import Migration, OperationRecord
 from models.errors import Rejected
 from models.lifecycle import MigrationKind, MigrationState, OperationState
 from models.messages.requests import ReplayOperation
 
 FAILED: Final = (OperationState.FAILED, OperationState.STUCK)
+_MOVES: Final = (
+    "migrate_instance",
+    "resize_instance",
+    "live_migrate_instance",
+    "evacuate_instance",
+    "confirm_resize",
+    "revert_resize",
+)
+"""Kinds of operations that `migrations replay --all` takes up."""
+
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _COLUMNS: Final = tuple(
     (name, key(name))
@@ -47,7 +58,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_all(
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    failed: Annotated[
+        bool,
+        typer.Option(
+            "--failed", help="Only those that failed and that no replay has mended since."
+        ),
+    ] = False,
     state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only of this kind, e.g. resize.")] = None,
     host: HostFilter = None,
@@ -64,6 +80,9 @@ def list_all(
             for each in uow.migrations.where(**given)
             if host is None or host in (each.source, each.target)
         ]
+        if failed:
+            mended = mended_since(uow, [each.operation_id for each in found])
+            found = [each for each in found if each.operation_id not in mended]
         rows = [migration_view(uow, each) for each in newest(found, limit)]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
@@ -74,9 +93,7 @@ def show(
 ) -> None:
     """Show one move: both ends, what each holds now, why it failed, its story."""
     with reach() as here, here.store.read() as uow:
-        found = uow.migrations.get(migration.lower()) or next(
-            iter(uow.migrations.where(operation_id=migration.lower())), None
-        )
+        found = _move(uow, migration)
         if found is None:
             message = f"ID is {migration}: no such migration"
             raise Rejected("migration_unknown", message, key="ID")
@@ -89,7 +106,7 @@ def replay(
         list[str] | None, typer.Argument(metavar="ID...", help="Of moves or operations.")
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Whatever has failed and was not taken up since.")
+        bool, typer.Option("--all", help="Every move that has failed and was not taken up since.")
     ] = False,
     since: Annotated[str, typer.Option(help="With --all: not older than this, e.g. 2h.")] = "1d",
     dry_run: Annotated[
@@ -158,10 +175,10 @@ def _outcome(record: OperationRecord) -> str:
 
 
 def _failed_since(uow: UnitOfWork, since: str) -> list[OperationRecord]:
-    """Return what failed lately, has no parent, and was not taken up by a replay since.
+    """Return the moves that failed lately and that no replay has taken up since.
 
-    A request is replayed whole, and of a chain of replays the last: its forerunners are over. What
-    was refused at the door has no state and is left out: nobody waits for it any more.
+    Of a chain of replays the last: its forerunners are over. What was refused at the door has no
+    state and is left out: nobody waits for it any more.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", since)
     if found is None:
@@ -171,7 +188,7 @@ def _failed_since(uow: UnitOfWork, since: str) -> list[OperationRecord]:
     failed = [
         record
         for record in uow.operations.where(state=FAILED)
-        if record.parent_id is None and (record.ended_at or 0.0) >= oldest and record.data
+        if record.kind in _MOVES and (record.ended_at or 0.0) >= oldest and record.data
     ]
     taken_up = {
         later.replay_of
@@ -182,9 +199,33 @@ def _failed_since(uow: UnitOfWork, since: str) -> list[OperationRecord]:
     return [record for record in failed if record.id not in taken_up]
 
 
+def mended_since(uow: UnitOfWork, ids: Sequence[str]) -> set[str]:
+    """Return those of the failed operations of which a replay, or a replay of that, succeeded."""
+    first = {id_: id_ for id_ in ids}
+    mended: set[str] = set()
+    while first:
+        later = [
+            record
+            for some in chunks(list(first))
+            for record in uow.operations.where(replay_of=some)
+            if record.kind in OPERATIONS
+        ]
+        mended |= {first[r.replay_of or ""] for r in later if r.state is OperationState.SUCCEEDED}
+        first = {r.id: first[r.replay_of or ""] for r in later if r.state.ended}
+    return mended
+
+
+def _move(uow: UnitOfWork, text: str) -> Migration | None:
+    """Return the move with this id, or of the operation with this id; beginnings of ids do too."""
+    found = only_one(uow.migrations, text, "migrations", "ID")
+    if found is None and (record := only_one(uow.operations, text, "operations", "ID")) is not None:
+        return next(iter(uow.migrations.where(operation_id=record.id)), None)
+    return found
+
+
 def _operation(uow: UnitOfWork, name: str) -> OperationRecord:
-    move = uow.migrations.get(name.lower())
-    record = uow.operations.get(move.operation_id if move else name.lower())
+    move = only_one(uow.migrations, name, "migrations", "ID")
+    record = only_one(uow.operations, move.operation_id if move else name, "operations", "ID")
     if record is None:
         raise Rejected("operation_unknown", f"ID is {name}: no such operation or move", key="ID")
     return record
@@ -192,5 +233,5 @@ def _operation(uow: UnitOfWork, name: str) -> OperationRecord:
 
 def _picture(row: Json) -> RenderableType:
     plain = {name: value for name, value in row.items() if name != "story"}
-    story = table_of(row["story"], _STORY)
+    story = table_of(row["story"], _STORY, fold=True)
     return Group(fields_of(plain), "", Text("story", style="bold"), story)

@@ -198,7 +198,7 @@ def _ask(
             found = instance_named(uow, instance)
             _refuse_unknown_names(uow, asked)
         body = {"context": {"project_id": project}, "instance_id": found.id, **asked}
-        ask_for(here, kind.task, body, manner)
+        ask_for(here, kind.task, body, manner, instance)
 
 
 def _refuse_unknown_names(uow: UnitOfWork, asked: Mapping[str, Any]) -> None:

@@ -53,6 +53,7 @@ _ASKED_ONLY: Final = "replay_operation"
 _POLL_S: Final = 0.2
 _ARRIVES_WITHIN_S: Final = 3.0
 _MOST_DECISIONS: Final = 20
+_MOST_CHILDREN: Final = 4
 
 
 def add_to(app: typer.Typer) -> None:
@@ -190,18 +191,29 @@ def _line(row: Json) -> Text:
 
 
 def _picture(row: Json) -> RenderableType:
-    parts: list[RenderableType] = [fields_of(row, _SHOWN)]
+    several = len(row["instances"]) > _MOST_CHILDREN
+    shown = [name for name in _SHOWN if not (several and name == "instances")]
+    parts: list[RenderableType] = [fields_of(row, shown)]
     if row["error"]:
         parts += ["", Text.assemble(("why it ended  ", "bold red"), row["error"]["message"])]
     if row["attempts"]:
-        parts += ["", _titled("attempts", table_of(row["attempts"], _ATTEMPT_COLUMNS))]
+        parts += ["", _titled("attempts", table_of(row["attempts"], _ATTEMPT_COLUMNS, fold=True))]
     if row["decisions"]:
         some = row["decisions"][:_MOST_DECISIONS]
-        parts += ["", _titled("decisions", table_of(some, _DECISION_COLUMNS))]
+        parts += ["", _titled("decisions", table_of(some, _DECISION_COLUMNS, fold=True))]
     if row["children"]:
-        parts += ["", Text.assemble(("children  ", "bold"), " ".join(row["children"]))]
-    parts += ["", _titled("story", table_of(row["events"], _EVENT_COLUMNS))]
+        parts += ["", Text.assemble(("children  ", "bold"), _children(row))]
+    parts += ["", _titled("story", table_of(row["events"], _EVENT_COLUMNS, fold=True))]
     return Group(*parts)
+
+
+def _children(row: Json) -> str:
+    """Return the children's ids where they are few, else how many of them are in which state."""
+    ids = row["children"]
+    if len(ids) <= _MOST_CHILDREN:
+        return " ".join(ids)
+    counts = ", ".join(f"{many} {state}" for state, many in row["children_by_state"].items())
+    return f"{len(ids)}: {counts}; -o json has their ids, `explain {row['id']}` their decisions"
 
 
 def _titled(title: str, what: RenderableType) -> RenderableType:

@@ -183,6 +183,8 @@ def candidates(
         }
         for each in found.found
     ]
+    if not rows:
+        say("no providers can serve this together: placement list shows what each has left")
     show_all(rows, output, lambda: table_of(rows, _CANDIDATE_COLUMNS))
     raise typer.Exit(0 if rows else 3)
 
