@@ -82,7 +82,7 @@ def _named(uow: UnitOfWork, names: Sequence[str]) -> dict[str, str]:
 
 
 def _found(uow: UnitOfWork, given: dict[str, Any]) -> dict[str, str]:
-    found: list[Instance] = uow.instances.where(**given)
+    found: list[Instance] = sorted(uow.instances.where(**given), key=lambda each: each.name)
     return {each.id: each.name for each in found if each.state is not InstanceState.DELETED}
 
 
