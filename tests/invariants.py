@@ -15,7 +15,7 @@ from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Allocation, Host, Instance, Inventory, Migration
 from models.hardware.guest import PlacedCell, Placement
 from models.hardware.topology import HostCell
-from models.lifecycle import InstanceState
+from models.lifecycle import InstanceState, MigrationState
 
 
 def check_invariants(uow: UnitOfWork) -> None:
@@ -54,9 +54,7 @@ def violations(uow: UnitOfWork) -> Iterator[str]:
         for each in there:
             if each.consumer_kind in ("instance", "migration") and each.consumer_id not in alive:
                 yield f"I1: {provider.name} is allocated to {each.consumer_id}, which is gone"
-    claimed = list(
-        _claimed(live, moves, {(each.consumer_id, each.provider) for each in allocations})
-    )
+    claimed = list(_claimed(live, moves))
     yield from _consumers(live, claimed, allocations)
     for host in uow.hosts.where():
         held = [each for each in allocations if each.provider == host.name]
@@ -66,14 +64,12 @@ def violations(uow: UnitOfWork) -> Iterator[str]:
             yield f"{host.name} counts {host.instances} instances, {len(held)} are allocated"
 
 
-def _claimed(
-    live: Iterable[Instance], moves: Iterable[Migration], allocated: set[tuple[str, str]]
-) -> Iterator[Held]:
+def _claimed(live: Iterable[Instance], moves: Iterable[Migration]) -> Iterator[Held]:
     """Yield who says to hold what: of a move, the source the migration, the target the instance.
 
     A move that has only been asked for holds nothing yet: its instance still holds the source.
     """
-    begun = [each for each in moves if (each.id, each.source) in allocated]
+    begun = [each for each in moves if each.state is not MigrationState.ACCEPTED]
     leaving = {each.instance_id for each in begun if not each.switched}
     for instance in live:
         if instance.host is not None and instance.id not in leaving:

@@ -158,8 +158,11 @@ def hold_source(move: Move, uow: UnitOfWork) -> Move:
 
 
 def hand_source_back(move: Move, uow: UnitOfWork) -> Move:
-    """Let the instance hold its source again."""
-    claims.hand_to_instance(uow, of(move, uow))
+    """Let the instance hold its source again; the record says so, whatever allocations say."""
+    migration = of(move, uow)
+    claims.hand_to_instance(uow, migration)
+    if migration.unfinished:
+        save(uow, migration, state=MigrationState.ACCEPTED)
     return move
 
 

@@ -12,20 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from conductor.placement.beside import asked_in_all
-from conductor.placement.candidates import is_sharing
 from conductor.placement.providers import INSTANCE, MIGRATION, Resources
+from conductor.placement.shares import Providers, Share, is_sharing_name, shares_of, used_by
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Host, Instance, Inventory, Migration, Provider
 from models.errors import Rejected
-from models.hardware import accounting
-from models.hardware.flavor import Flavor
-from models.hardware.guest import Placement
-from models.hardware.image import Image
-from models.hardware.topology import HostTopology
 from models.lifecycle import UNFINISHED, InstanceState
 
-Code = Literal["orphan", "elsewhere", "missing", "amounts", "use", "overlap", "over_committed"]
+Code = Literal[
+    "orphan", "elsewhere", "missing", "amounts", "undecided", "use", "overlap", "over_committed"
+]
 
 OURS: Final = (INSTANCE, MIGRATION)
 HEALABLE: Final = frozenset({"orphan", "elsewhere", "missing", "amounts", "use"})
@@ -37,7 +33,8 @@ class Finding:
     """One thing that does not add up: a stable code, who and where, and a sentence.
 
     `orphan`: the consumer is gone. `elsewhere`: it lives, and not there. `missing`: it is there
-    and holds nothing. `amounts`: it holds something else than it should. `use`: the provider
+    and holds nothing. `amounts`: it holds something else than it should. `undecided`: something of
+    what it should hold is lost, and more than one provider may be meant. `use`: the provider
     notes another use than its consumers have. `overlap`: pins that exclude each other.
     `over_committed`: more is in use than can be claimed; new claims are refused there.
     """
@@ -51,17 +48,6 @@ class Finding:
     def healable(self) -> bool:
         """Whether healing puts it right."""
         return self.code in HEALABLE
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a consumer should hold of one host."""
-
-    consumer_id: str
-    kind: str
-    host: str
-    amounts: Resources
-    placement: Placement | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,61 +93,6 @@ def audit(books: Books) -> list[Finding]:
     return sorted(found, key=lambda each: (each.provider, each.consumer_id or "", each.code))
 
 
-def shares_of(
-    instance: Instance | None,
-    moves: Iterable[Migration],
-    held: Iterable[Allocation],
-    beside: Mapping[str, Provider],
-) -> Iterator[Share]:
-    """Yield what an instance and its unfinished moves should hold of hosts.
-
-    Of a move that has begun the migration holds the source, and the instance the target; one
-    that was only asked for holds nothing yet. What is held of providers `beside` hosts (by name)
-    need not be held of a host; of those that share, an instance that moves holds both sides'.
-    A flavor that contradicts itself holds what it holds: there is nothing to compare it with.
-    """
-    if instance is None or instance.state is InstanceState.DELETED:
-        return
-    rows = tuple(held)
-    allocated = {(each.consumer_id, each.provider): each.amounts for each in rows}
-    shared = [
-        each for each in rows if each.provider in beside and is_sharing(beside[each.provider])
-    ]
-
-    def share(
-        consumer: str, kind: str, host: str, flavor: Flavor, placement: Placement | None
-    ) -> Share:
-        own = [each for each in rows if each.consumer_id == consumer and each.provider in beside]
-        near = {each.provider: each for each in (*shared, *own)}
-        wanted = _beyond(near.values(), flavor, instance.image)
-        if wanted is None:
-            wanted = allocated.get((consumer, host), {})
-        return Share(consumer, kind, host, wanted, placement)
-
-    begun = [move for move in moves if (move.id, move.source) in allocated]
-    if instance.host and not any(not move.switched for move in begun):
-        where, placed = instance.host, instance.placement
-        yield share(instance.id, INSTANCE, where, instance.flavor, placed)
-    for move in begun:
-        yield share(move.id, MIGRATION, move.source, move.source_flavor, move.source_placement)
-        if move.target is not None and not move.switched:
-            placed = move.target_placement
-            yield share(instance.id, INSTANCE, move.target, move.target_flavor, placed)
-
-
-def used_by(topology: HostTopology, shares: Iterable[Share]) -> HostTopology:
-    """Return the hardware with exactly these placements in use.
-
-    Raises `Rejected` (see `accounting.claim`) where two of them exclude each other.
-    """
-    bare = accounting.without_use(topology)
-    after = HostTopology(bare.cells, topology.pci_pools)
-    for share in shares:
-        if share.placement is not None:
-            after = accounting.claim(after, share.placement)
-    return after
-
-
 def summed(held: Iterable[Allocation]) -> Resources:
     """Return what these allocations take together."""
     total: Counter[str] = Counter()
@@ -172,7 +103,7 @@ def summed(held: Iterable[Allocation]) -> Resources:
 
 def _shares(books: Books) -> list[Share]:
     moves, held = defaultdict(list), defaultdict(list)
-    beside = {each.name: each for each in books.providers}
+    providers = Providers(books.hosts, books.providers)
     owner = {move.id: move.instance_id for move in books.moves}
     for move in books.moves:
         moves[move.instance_id].append(move)
@@ -181,33 +112,45 @@ def _shares(books: Books) -> list[Share]:
     return [
         share
         for instance in books.instances
-        for share in shares_of(instance, moves[instance.id], held[instance.id], beside)
+        for share in shares_of(instance, moves[instance.id], held[instance.id], providers)
     ]
 
 
-def _of_consumers(books: Books, shares: Iterable[Share]) -> Iterator[Finding]:
+def _of_consumers(books: Books, shares: Sequence[Share]) -> Iterator[Finding]:
     living = {each.id for each in books.instances} | {each.id for each in books.moves}
-    wanted = {(each.consumer_id, each.host): each for each in shares}
-    on_hosts = {host.name for host in books.hosts}
-    seen = set()
+    there = {(each.consumer_id, each.host) for each in shares}
+    providers = Providers(books.hosts, books.providers)
     for held in books.allocations:
         who, where = held.consumer_id, held.provider
-        seen.add((who, where))
-        share = wanted.get((who, where))
         if held.consumer_kind not in OURS:
             continue
+        home = providers.host_of(where)
         if who not in living:
             yield Finding("orphan", where, who, f"{who} holds {_said(held.amounts)} and is gone")
-        elif share is None and where in on_hosts:
+        elif (
+            home is not None and (who, home) not in there and not is_sharing_name(providers, where)
+        ):
             text = f"{who} holds {_said(held.amounts)} and is not there"
             yield Finding("elsewhere", where, who, text)
-        elif share is not None and dict(held.amounts) != dict(share.amounts):
-            text = f"{who} holds {_said(held.amounts)}, not {_said(share.amounts)}"
-            yield Finding("amounts", where, who, text)
-    for (who, where), share in wanted.items():
-        if (who, where) not in seen:
-            text = f"{who} is there and does not hold {_said(share.amounts)}"
-            yield Finding("missing", where, who, text)
+    rows = {(each.consumer_id, each.provider): each.amounts for each in books.allocations}
+    for share in shares:
+        yield from _of_share(share, rows)
+
+
+def _of_share(share: Share, rows: Mapping[tuple[str, str], Resources]) -> Iterator[Finding]:
+    who = share.consumer_id
+    for name in share.providers:
+        held = rows.get((who, name))
+        wanted = share.of(name, held or {})
+        if held is None and wanted:
+            text = f"{who} is there and does not hold {_said(wanted)}"
+            yield Finding("missing", name, who, text)
+        elif held is not None and dict(held) != dict(wanted):
+            yield Finding("amounts", name, who, f"{who} holds {_said(held)}, not {_said(wanted)}")
+    if share.undecided:
+        places = ", ".join(sorted(share.doubtful)) or "nothing that has any"
+        text = f"{who} should hold {_said(share.undecided)}, and nothing tells of which: {places}"
+        yield Finding("undecided", share.host, who, text)
 
 
 def _of_host(host: Host, held: Sequence[Allocation], here: Iterable[Share]) -> Iterator[Finding]:
@@ -244,17 +187,6 @@ def _of_sum(
         if amount > has:
             text = f"{amount} {each} are in use, {has} can be claimed: takes no new claims"
             yield Finding("over_committed", name, None, text)
-
-
-def _beyond(held: Iterable[Allocation], flavor: Flavor, image: Image | None) -> Resources | None:
-    """Return what is asked beyond what is held; None where flavor and image contradict."""
-    try:
-        left = Counter(dict(asked_in_all(flavor, image)))
-    except Rejected:
-        return None
-    for each in held:
-        left.subtract(each.amounts)
-    return {name: amount for name, amount in left.items() if amount > 0}
 
 
 def _said(resources: Resources) -> str:

@@ -48,7 +48,7 @@ def heal_all(world: World, *, force: bool = False) -> None:
             if each.consumer_id is not None:
                 heal_consumer(uow, each.consumer_id, force=force)
             elif each.healable:
-                heal_provider(uow, each.provider)
+                heal_provider(uow, each.provider, force=force)
 
 
 def lost(uow: UnitOfWork) -> None:

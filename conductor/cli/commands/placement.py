@@ -136,7 +136,7 @@ def _heal_all(here: Reach, findings: Sequence[Finding], *, force: bool) -> list[
             if each.consumer_id is not None:
                 run(partial(heal_consumer, consumer_id=each.consumer_id, force=force))
             else:
-                run(partial(heal_provider, name=each.provider))
+                run(partial(heal_provider, name=each.provider, force=force))
         except Rejected as error:
             refused[each.provider, each.consumer_id] = error.message
     left = {(each.provider, each.consumer_id, each.code) for each in _findings(here)}
