@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import structlog
@@ -22,7 +21,6 @@ from conductor.store.records import DeadLetter, OutboxRow
 from models.errors import Conflict, Unreachable
 from models.messages.carrier import Carrier
 from models.messages.letters import Letter
-from models.secrets import masked
 
 log = structlog.get_logger(__name__)
 R = TypeVar("R")
@@ -30,6 +28,15 @@ R = TypeVar("R")
 SWEEP_AFTER_S = 1.0
 SWEEP_BATCH = 500
 FORGET_BATCH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What has not left: ids, why some never can, and whether the broker is `away` for all."""
+
+    ids: frozenset[str] = frozenset()
+    unsendable: Mapping[str, str] = field(default_factory=dict)
+    away: bool = False
 
 
 class Outbox:
@@ -62,45 +69,20 @@ class Outbox:
                 self.publish(list(uow.posted))
         return result
 
-    def publish(self, letters: Sequence[Letter]) -> set[str]:
+    def publish(self, letters: Sequence[Letter]) -> Left:
         """Send letters of a committed transaction; what does not leave now is swept up later.
 
-        Returns the ids of those that have not left.
+        Returns those that have not left. Raises nothing: what is written is written.
         """
         if not letters:
-            return set()
-        left: set[str] = set()
-        try:
-            self._carrier.send(letters)
-        except Unreachable as error:
-            left = set(error.data.get("letters") or (letter.id for letter in letters))
-            log.warning("letters wait in the outbox", count=len(left), reason=error.message)
-        except Exception as error:  # noqa: BLE001  # one that no carrier takes must not stop others
-            return self._one_by_one(letters, f"it cannot be sent: {error}"[:300])
+            return Left()
+        left = self._sent_all(letters)
         with self._lock:
-            self._sent.extend(letter.id for letter in letters if letter.id not in left)
+            self._sent.extend(letter.id for letter in letters if letter.id not in left.ids)
             full = len(self._sent) >= FORGET_BATCH
         if full:
             self.forget()
         return left
-
-    def _one_by_one(self, letters: Sequence[Letter], reason: str) -> set[str]:
-        """Send each letter by itself; one that cannot be sent alone becomes a dead letter."""
-        if len(letters) > 1:
-            return set().union(*(self.publish([letter]) for letter in letters))
-        [letter] = letters
-        log.error("a letter cannot be sent", id=letter.id, task=letter.task, reason=reason)
-        body = json.dumps(masked(dict(letter.body)))
-
-        try:
-            with self._store.begin() as uow:
-                uow.outbox.drop_many([letter.id])
-                if uow.dead_letters.get(letter.id) is None:
-                    dead = DeadLetter(letter.id, uow.now, letter.queue, letter.task, reason, body)
-                    uow.dead_letters.add(dead)
-        except (Conflict, Unreachable):
-            return {letter.id}
-        return set()
 
     def forget(self) -> None:
         """Delete the rows of letters that have left, where no other transaction has taken them.
@@ -132,22 +114,52 @@ class Outbox:
                 self._sent = sent + self._sent
             raise
 
-    def sweep(self) -> int:
-        """Send letters that their own process has not sent within a second; return how many."""
+    def sweep(self) -> list[tuple[OutboxRow, str]]:
+        """Send letters that their own process has not sent within a second.
+
+        Returns those that can never be sent, with the reason: whoever sweeps sets them aside. What
+        cannot leave for now goes behind the others, lest enough of it block the way.
+        """
         self.forget()
         with self._store.read() as uow:
             rows = uow.outbox.older_than(uow.now - SWEEP_AFTER_S, SWEEP_BATCH)
         left = self.publish([_letter(row) for row in rows])
         self.forget()
-        if left and len(left) < len(rows):
-            self._put_back([row for row in rows if row.id in left])
-        return len(rows)
+        late = [row for row in rows if row.id in left.ids and row.id not in left.unsendable]
+        if late and not left.away:
+            self._put_back(late)
+        return [(row, left.unsendable[row.id]) for row in rows if row.id in left.unsendable]
 
     def _put_back(self, rows: Sequence[OutboxRow]) -> None:
-        """Put letters that cannot leave behind the others, lest enough of them block the way."""
         with self._store.begin() as uow:
             for row in rows:
-                uow.outbox.put(replace(row, created_at=uow.now))
+                # One that another process has sent meanwhile stays gone.
+                if uow.outbox.lock(row.id) is not None:
+                    uow.outbox.put(replace(row, created_at=uow.now))
+
+    def _sent_all(self, letters: Sequence[Letter]) -> Left:
+        try:
+            self._carrier.send(letters)
+        except Unreachable as error:
+            unsendable = dict(error.data.get("unsendable", {}))
+            ids = frozenset(error.data.get("letters") or (letter.id for letter in letters))
+            log.warning("letters wait in the outbox", count=len(ids), reason=error.message)
+            return Left(ids, unsendable, away=error.code == "broker_unreachable")
+        except Exception as error:
+            if len(letters) > 1:
+                # One of them is to blame: each by itself, and the others leave.
+                return _joined(self._sent_all([letter]) for letter in letters)
+            log.exception("a letter cannot be sent", id=letters[0].id, task=letters[0].task)
+            why = f"{type(error).__name__}: {error}"
+            return Left(frozenset({letters[0].id}), {letters[0].id: why})
+        return Left()
+
+
+def _joined(parts: Iterable[Left]) -> Left:
+    every = list(parts)
+    ids = frozenset(each for part in every for each in part.ids)
+    unsendable = {key: why for part in every for key, why in part.unsendable.items()}
+    return Left(ids, unsendable, away=any(part.away for part in every))
 
 
 def kept_once(uow: UnitOfWork, letter: DeadLetter) -> bool:

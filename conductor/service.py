@@ -20,10 +20,11 @@ from conductor.operations.engine import Engine
 from conductor.operations.waits import is_ask
 from conductor.outbox import Outbox, kept_once
 from conductor.placement.resources import Ratios
+from conductor.rounds import Rounds, forget_processes
 from conductor.sight import Sight, sight_of
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import DeadLetter, Heartbeat
-from conductor.undelivered import undelivered
+from conductor.undelivered import undelivered, unsendable
 from models.errors import ConductorError, Conflict, Rejected, Unreachable
 from models.ids import is_uuid
 from models.lifecycle import MigrationState, OperationState
@@ -50,6 +51,7 @@ from models.secrets import masked
 
 log = structlog.get_logger(__name__)
 OVERDUE_BATCH = 200
+PUT_OFF_S = 60.0
 ENDS_SINCE_S, ENDS_MOST = 600.0, 5_000
 """How far back, and how many at most, ends are looked at again."""
 ENDS_SETTLED_S = 5.0
@@ -95,6 +97,7 @@ class ConductorService:
         self._on_change = on_change
         self._carrier = carrier
         self._echo_at = 0.0
+        self._rounds = Rounds(store, self._settings.name)
         self.outbox = Outbox(store, carrier)
 
     # -- messages --------------------------------------------------------------------------
@@ -197,11 +200,20 @@ class ConductorService:
     def tick(self) -> None:
         """Do what is due: sweep the outbox, wake overdue operations, say that we live.
 
-        Every conductor does this; all of it may happen twice.
+        Every conductor does this; all of it may happen twice. Each part is done whatever becomes
+        of the others; raises the first error behind them.
         """
-        self._send_echo(self.outbox.run(self._say_that_we_live))
-        self.outbox.sweep()
-        self.reap()
+        self._rounds.run(
+            heartbeat=lambda: self._send_echo(self.outbox.run(self._say_that_we_live)),
+            outbox=self._sweep,
+            reaper=self.reap,
+        )
+
+    def _sweep(self) -> None:
+        for row, why in self.outbox.sweep():
+            log.error("a letter can never be sent", id=row.id, queue=row.queue, reason=why)
+            self.handle_dead_letter(unsendable(row, why))
+            self.outbox.run(partial(_drop_row, row.id))
 
     def _say_that_we_live(self, uow: UnitOfWork) -> float:
         uow.heartbeats.put(Heartbeat(self._settings.name, CONDUCTOR, uow.now))
@@ -220,14 +232,33 @@ class ConductorService:
         """Move every operation whose time has come; return how many were due."""
         with self._store.read() as uow:
             due = uow.operations.overdue(uow.now, OVERDUE_BATCH)
+        late: ConductorError | None = None
         for operation_id in due:
             try:
                 self.drive([operation_id])
-            except (Conflict, Unreachable):
-                raise
+            except (Conflict, Unreachable) as error:
+                if error.code in ("database_unreachable", "database_busy"):
+                    raise
+                late = late or error
             except Exception:  # one bad operation must not keep the others waiting
                 log.exception("an overdue operation cannot be moved", operation=operation_id)
+                self._put_off(operation_id)
+        if late is not None:
+            raise late
         return len(due)
+
+    def _put_off(self, operation_id: str) -> None:
+        """Look at a bad operation again in a minute: enough of them would hide the others."""
+
+        def later(uow: UnitOfWork) -> None:
+            record = locked(uow, operation_id)
+            if record is not None and not record.state.ended:
+                uow.operations.save(replace(record, wake_at=uow.now + PUT_OFF_S))
+
+        try:
+            self.outbox.run(later)
+        except Exception:  # it may be the record itself that is bad
+            log.exception("a bad operation cannot be put off", operation=operation_id)
 
     def show_ends(self, unshown: Unshown) -> int:
         """Show ends whose conductor died between their commit and showing them; return how many.
@@ -273,19 +304,28 @@ class ConductorService:
 
     def retire(self) -> int:
         """Delete what has been kept long enough; return how many records went."""
-        keep = self._settings.retention
+        keep, limit = self._settings.retention, 1_000
+        gone = list[int]()
 
-        def work(uow: UnitOfWork) -> int:
-            limit = 1_000
-            return (
-                uow.operations.drop_ended_before(uow.now - keep.operations_s, limit)
-                + uow.dead_letters.drop_before(uow.now - keep.dead_letters_s, limit)
-                + uow.instances.drop_deleted_before(uow.now - keep.instances_s, limit)
-                + uow.removals.drop_before(uow.now - keep.instances_s, limit)
-                + _drop_processes(uow, uow.now - keep.processes_s)
-            )
+        def drop(work: Callable[[UnitOfWork], int]) -> Callable[[], None]:
+            return lambda: gone.append(self.outbox.run(work))
 
-        return self.outbox.run(work)
+        self._rounds.run(
+            operations=drop(
+                lambda uow: uow.operations.drop_ended_before(uow.now - keep.operations_s, limit)
+            ),
+            dead_letters=drop(
+                lambda uow: uow.dead_letters.drop_before(uow.now - keep.dead_letters_s, limit)
+            ),
+            instances=drop(
+                lambda uow: uow.instances.drop_deleted_before(uow.now - keep.instances_s, limit)
+            ),
+            removals=drop(
+                lambda uow: uow.removals.drop_before(uow.now - keep.instances_s, limit)
+            ),
+            processes=drop(lambda uow: forget_processes(uow, uow.now - keep.processes_s)),
+        )
+        return sum(gone)
 
     # -- moving ----------------------------------------------------------------------------
 
@@ -344,14 +384,8 @@ class ConductorService:
         self.outbox.run(keep)
 
 
-def _drop_processes(uow: UnitOfWork, at: float) -> int:
-    """Forget processes not heard of since: each start has a name of its own. Hosts keep theirs."""
-    silent = [
-        beat.name
-        for beat in uow.heartbeats.where(kind=("conductor", "scheduler"))
-        if beat.seen_at < at
-    ]
-    return sum(uow.heartbeats.drop(name) for name in silent)
+def _drop_row(letter_id: str, uow: UnitOfWork) -> None:
+    uow.outbox.drop(letter_id)
 
 
 def _seen(

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
 from conductor.operations.waits import ON_HOST, ON_SCHEDULER
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import DeadLetter, OperationRecord
+from conductor.store.records import DeadLetter, OperationRecord, OutboxRow
 from models.errors import ConductorError, HostRefused, Unreachable
 from models.ids import compute_queue
 from models.messages.letters import COMPUTE, REPLY, REPORTS, SCHEDULER, SELECT_HOSTS
+from models.messages.plain import kept
 from models.messages.versions import VERSION_UNSUPPORTED
 
 UNDELIVERABLE: Final = "undeliverable"
+UNSENDABLE: Final = "message_unsendable"
 
+_REASON_KEPT: Final = 1_000
 _CODE = re.compile(r"([a-z][a-z_]{2,40}): ")
 
 
@@ -50,8 +54,21 @@ def undelivered(uow: UnitOfWork, letter: DeadLetter) -> Undelivered | None:
     # An instruction of a newer version is refused before anything of it is done. One that was
     # sent before may have met another process, though.
     asked_once = (record.waiting or {}).get("asked", 1) == 1
-    began = not (error.code == VERSION_UNSUPPORTED and asked_once)
+    began = not (error.code == VERSION_UNSUPPORTED and asked_once) and error.code != UNSENDABLE
     return Undelivered(record.id, _letter_of(record)["id"], error, began)
+
+
+def unsendable(row: OutboxRow, why: str) -> DeadLetter:
+    """Return the record of a letter that no broker takes: nobody has heard of it."""
+    return DeadLetter(
+        id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"unsendable/{row.id}")),
+        at=row.created_at,
+        queue=kept(row.queue),
+        task=kept(row.task),
+        reason=kept(f"{UNSENDABLE}: {why}"[:_REASON_KEPT]),
+        body=kept(json.dumps(row.body, default=str)),
+        headers={"id": row.id, "root_id": row.root_id, "parent_id": row.parent_id},
+    )
 
 
 def _answer(uow: UnitOfWork, letter: DeadLetter) -> Undelivered | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from models.messages.letters import Letter
 from models.messages.notifications import topic_key
 from tasks.accounts import account_of
 from tasks.asks import SILENT, answered
-from tasks.confirms import ConfirmingChannel, Parcel
+from tasks.confirms import ConfirmingChannel, Parcel, check
 from tasks.events import EventStream
 from tasks.routing import NOTIFICATIONS, exchange_of, is_ours
 
@@ -25,6 +26,7 @@ BATCH = 256
 CONFIRM_TIMEOUT_S = 5.0
 
 _LOST = (OSError, AMQPError, KombuError)
+_NOT_ENCODED = (AMQPError, struct.error, TypeError, ValueError, OverflowError, RecursionError)
 _NO_CALLBACKS = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 _PERSISTENT = 2
 
@@ -50,30 +52,46 @@ class CeleryCarrier:
         """Return when the broker has every letter; raise `Unreachable` otherwise.
 
         `error.data["letters"]` lists the ids of those that may not have arrived. A letter that no
-        queue would take is among them (code `unroutable`), while the others have left. Takes at
+        queue would take is among them (code `unroutable`), while the others have left; so is one
+        that AMQP cannot carry, for which `error.data["unsendable"]` has the reason. Takes at
         most about 15 s: a connection, and two batches' worth of waiting.
         """
+        carried, unsendable = self._carriable(letters)
         unroutable: list[str] = []
-        for start in range(0, len(letters), BATCH):
-            batch = letters[start : start + BATCH]
+        for start in range(0, len(carried), BATCH):
+            batch = carried[start : start + BATCH]
             try:
                 unroutable += self._send_batch(batch)
             except _LOST as error:
-                lost = [letter.id for letter in letters[start:]]
+                lost = [letter.id for letter in carried[start:]]
                 raise Unreachable(
                     "broker_unreachable",
                     f"the broker has not confirmed {len(lost)} messages: {error}",
-                    letters=unroutable + lost,
+                    letters=[*unroutable, *lost, *unsendable],
+                    unsendable=unsendable,
                 ) from error
-        if unroutable:
-            raise Unreachable(
-                "unroutable", f"no queue takes {len(unroutable)} messages", letters=unroutable
-            )
+        if unroutable or unsendable:
+            code = "unroutable" if unroutable else "unsendable"
+            message = f"no queue takes {len(unroutable)} messages, AMQP not {len(unsendable)}"
+            left = [*unroutable, *unsendable]
+            raise Unreachable(code, message, letters=left, unsendable=unsendable)
 
     def close(self) -> None:
         """Close the connections that nobody is using."""
         while self._idle:
             self._idle.popleft().close()
+
+    def _carriable(self, letters: Sequence[Letter]) -> tuple[list[Letter], dict[str, str]]:
+        """Return the letters that AMQP can carry, and by id why it cannot carry the others."""
+        carriable, unsendable = [], {}
+        for letter in letters:
+            try:
+                check(parcel(letter, self._origin, ""))
+            except _NOT_ENCODED as error:
+                unsendable[letter.id] = f"{type(error).__name__}: {error}"
+            else:
+                carriable.append(letter)
+        return carriable, unsendable
 
     def _send_batch(self, letters: Sequence[Letter]) -> list[str]:
         """Publish, once more on a new connection if an idle one turns out to be dead."""

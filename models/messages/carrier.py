@@ -15,4 +15,6 @@ class Carrier(Protocol):
         """Return when every letter is safe with the carrier; raise `Unreachable` otherwise.
 
         After `Unreachable` some may have arrived: letter ids are stable, so send all again.
+        `data["letters"]` names those that may not have, `data["unsendable"]` (id to reason) those
+        that never will.
         """

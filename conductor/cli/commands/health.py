@@ -20,6 +20,7 @@ from conductor.cli.reach import ALIVE_WITHIN_S, Reach, reach
 from conductor.cli.reading import sights_of
 from conductor.cli.tables import key, table_of
 from conductor.cli.views import host_view
+from conductor.rounds import troubles
 from conductor.settings import Settings, read_settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Registration
@@ -79,6 +80,7 @@ def _processes() -> Iterable[Finding]:
     try:
         with reach() as here, here.store.read() as uow:
             living = _living(here, uow)
+            living += [Finding(f"work of {name}", False, True, why) for name, why in troubles(uow)]
             hosts = [_hosts(here, uow), *_troubles(uow)]
     except ConductorError as error:
         yield Finding("database", False, True, error.message)
