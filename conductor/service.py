@@ -20,12 +20,13 @@ from conductor.operations.engine import Engine
 from conductor.operations.waits import is_ask
 from conductor.outbox import Outbox, kept_once
 from conductor.placement.resources import Ratios
+from conductor.reaper import reap
 from conductor.rounds import Rounds, forget_processes
 from conductor.sight import Sight, sight_of
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import DeadLetter, Heartbeat
 from conductor.undelivered import undelivered, unsendable
-from models.errors import ConductorError, Conflict, Rejected, Unreachable
+from models.errors import ConductorError, Rejected, Unreachable
 from models.ids import is_uuid
 from models.lifecycle import MigrationState, OperationState
 from models.messages.answers import refusal_letter
@@ -50,8 +51,6 @@ from models.messages.versions import newer
 from models.secrets import masked
 
 log = structlog.get_logger(__name__)
-OVERDUE_BATCH = 200
-PUT_OFF_S = 60.0
 ENDS_SINCE_S, ENDS_MOST = 600.0, 5_000
 """How far back, and how many at most, ends are looked at again."""
 ENDS_SETTLED_S = 5.0
@@ -206,7 +205,7 @@ class ConductorService:
         self._rounds.run(
             heartbeat=lambda: self._send_echo(self.outbox.run(self._say_that_we_live)),
             outbox=self._sweep,
-            reaper=self.reap,
+            reaper=lambda: reap(self._store, self.outbox, self.drive),
         )
 
     def _sweep(self) -> None:
@@ -227,38 +226,6 @@ class ConductorService:
         beat = HeartbeatMessage(host=ECHO, boot_id=self._settings.name)
         with suppress(Unreachable):  # as deaf as it should look
             self._carrier.send([Letter(REPORTS, HEARTBEAT, beat.to_json())])
-
-    def reap(self) -> int:
-        """Move every operation whose time has come; return how many were due."""
-        with self._store.read() as uow:
-            due = uow.operations.overdue(uow.now, OVERDUE_BATCH)
-        late: ConductorError | None = None
-        for operation_id in due:
-            try:
-                self.drive([operation_id])
-            except (Conflict, Unreachable) as error:
-                if error.code in ("database_unreachable", "database_busy"):
-                    raise
-                late = late or error
-            except Exception:  # one bad operation must not keep the others waiting
-                log.exception("an overdue operation cannot be moved", operation=operation_id)
-                self._put_off(operation_id)
-        if late is not None:
-            raise late
-        return len(due)
-
-    def _put_off(self, operation_id: str) -> None:
-        """Look at a bad operation again in a minute: enough of them would hide the others."""
-
-        def later(uow: UnitOfWork) -> None:
-            record = locked(uow, operation_id)
-            if record is not None and not record.state.ended:
-                uow.operations.save(replace(record, wake_at=uow.now + PUT_OFF_S))
-
-        try:
-            self.outbox.run(later)
-        except Exception:  # it may be the record itself that is bad
-            log.exception("a bad operation cannot be put off", operation=operation_id)
 
     def show_ends(self, unshown: Unshown) -> int:
         """Show ends whose conductor died between their commit and showing them; return how many.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from conductor.outbox import SWEEP_AFTER_S
+from conductor.reaper import OVERDUE_BATCH
 from conductor.rounds import Rounds, forget_processes, troubles
-from conductor.service import OVERDUE_BATCH
 from conductor.store.memory import MemoryStore
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat

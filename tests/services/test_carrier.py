@@ -104,7 +104,7 @@ def test_a_letter_for_no_queue_is_named_while_the_others_leave(
     with pytest.raises(Unreachable) as caught:
         carrier.send([letter(0), lost, letter(2)])
     assert caught.value.code == "unroutable"
-        assert caught.value.data["letters"] == [lost.id]
+    assert caught.value.data["letters"] == [lost.id]
     assert [body["number"] for body in bodies(channel, 2)] == [0, 2]
     carrier.send([letter(3)])
     assert bodies(channel, 1) == [{"number": 3}]
