@@ -287,9 +287,7 @@ class ConductorService:
             instances=drop(
                 lambda uow: uow.instances.drop_deleted_before(uow.now - keep.instances_s, limit)
             ),
-            removals=drop(
-                lambda uow: uow.removals.drop_before(uow.now - keep.instances_s, limit)
-            ),
+            removals=drop(lambda uow: uow.removals.drop_before(uow.now - keep.instances_s, limit)),
             processes=drop(lambda uow: forget_processes(uow, uow.now - keep.processes_s)),
         )
         return sum(gone)

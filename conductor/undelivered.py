@@ -20,6 +20,7 @@ from models.ids import compute_queue
 from models.messages.letters import COMPUTE, REPLY, REPORTS, SCHEDULER, SELECT_HOSTS
 from models.messages.plain import kept
 from models.messages.versions import VERSION_UNSUPPORTED
+from models.secrets import masked
 
 UNDELIVERABLE: Final = "undeliverable"
 UNSENDABLE: Final = "message_unsendable"
@@ -66,7 +67,7 @@ def unsendable(row: OutboxRow, why: str) -> DeadLetter:
         queue=kept(row.queue),
         task=kept(row.task),
         reason=kept(f"{UNSENDABLE}: {why}"[:_REASON_KEPT]),
-        body=kept(json.dumps(row.body, default=str)),
+        body=kept(json.dumps(masked(dict(row.body)), default=str)),
         headers={"id": row.id, "root_id": row.root_id, "parent_id": row.parent_id},
     )
 
