@@ -16,6 +16,7 @@ from conductor.store.records import DeadLetter
 from models.errors import Conflict, Rejected, Unreachable
 from models.messages.letters import CONDUCTOR, HEARTBEAT, HELLO, MANIFEST, PROGRESS, REPLY, REPORTS
 from models.messages.requests import REQUESTS
+from models.secrets import shown
 from tasks.accounts import account_in, misspoken
 from tasks.app import make_app
 from tasks.asks import SILENT
@@ -29,7 +30,7 @@ from tasks.dead_letters import (
 )
 from tasks.events import EventStream
 from tasks.patience import Patience
-from tasks.routing import work_queue
+from tasks.routing import is_ours, work_queue
 from tasks.settling import settle
 from tasks.worker import serve
 
@@ -107,10 +108,11 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
 
     def request(task: Task[Any, Any], /, **body: Any) -> None:
         asked: Any = task.request
+        answer_to, fault = _answerable(asked.reply_to)
         shell.run(
             task,
             CONDUCTOR,
-            lambda: conductor.handle_request(task.name, asked.id, body, asked.reply_to or None),
+            lambda: conductor.handle_request(task.name, asked.id, body, answer_to, fault),
         )
         # The id is the operation's: what it shows from here on is the operation's state.
         raise Ignore
@@ -160,7 +162,16 @@ def _keep(conductor: Conductor, message: Message, letter: DeadLetter) -> None:
     request = request_of(letter, message)
     if request is not None:
         fault = Rejected("message_refused", letter.reason)
-        conductor.handle_request(request.task, request.id, request.body, request.reply_to, fault)
+        answer_to, _ = _answerable(request.reply_to)
+        conductor.handle_request(request.task, request.id, request.body, answer_to, fault)
+
+
+def _answerable(reply_to: str | None) -> tuple[str | None, Rejected | None]:
+    """Return where to answer, or why nowhere: what we send counts as ours in queues of ours."""
+    if not reply_to or not is_ours(reply_to):
+        return reply_to or None, None
+    message = f"reply_to is {shown(reply_to)}: should be a queue of the sender's own"
+    return None, Rejected("reply_to_invalid", message, key="reply_to")
 
 
 class _Shell:

@@ -52,7 +52,7 @@ _ROLES = {CONDUCTOR: EXCHANGE, SCHEDULER: ASKS, REPORTS: REPORTS_EXCHANGE}
 
 def is_ours(queue: str) -> bool:
     """Say whether a queue of this name belongs to the topology; others are callers' own."""
-    return queue in _ROLES or queue.startswith(compute_queue(""))
+    return queue in (*_ROLES, DEAD_LETTERS) or queue.startswith(compute_queue(""))
 
 
 def exchange_of(queue: str) -> Exchange:

@@ -73,7 +73,7 @@ class ServerGroupBody(Message):
 
     name: Name
     policy: Literal["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity"]
-    max_server_per_host: Annotated[int, Field(ge=1)] | None = None
+    max_server_per_host: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
 
 
 class LimitsBody(Message):

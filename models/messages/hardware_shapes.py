@@ -18,6 +18,9 @@ from models.messages.catalogue import Count
 MOST_HOST_CELLS = 1024
 """What Linux can count; it bounds what the answer to one line can hold."""
 
+Place = Annotated[int, Field(ge=-1, le=2**31 - 1)]
+"""A number that the kernel gives a socket or a node; -1 is where it has none."""
+
 CpuNumber = Annotated[int, Field(ge=0, le=HIGHEST_CPU)]
 CpuNumbers = list[CpuNumber]
 PageCounts = Annotated[
@@ -41,7 +44,7 @@ class HostCellShape(Message):
     """One NUMA cell of a host; `memory` is MiB, a pool is [size_kib, total, used, reserved]."""
 
     id: Count
-    socket: int | None = None
+    socket: Place | None = None
     cpuset: CpuNumbers
     pcpuset: CpuNumbers = []
     memory: Count
@@ -56,7 +59,7 @@ class HostCellShape(Message):
 class PciPoolShape(Message):
     """Free devices of one kind on one NUMA cell."""
 
-    numa_node: int | None = None
+    numa_node: Place | None = None
     count: Count
     vendor_id: str = ""
     product_id: str = ""

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from models.ids import HOST_PATTERN, HOST_RULE, LONGEST_HOST, compute_queue, is_host_name
 from models.messages.base import Message, Versioned
+from models.messages.catalogue import Count
 from models.messages.names import Words
 
 CONDUCTOR, SCHEDULER, REPORTS, DEAD_LETTERS = "conductor", "scheduler", "reports", "dead_letters"
@@ -24,6 +25,12 @@ REPLY, HELLO, HEARTBEAT, MANIFEST = (
     "reports.manifest",
 )
 COMPUTE = "compute."
+
+Counter = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""What only grows: as much of it as a database holds."""
+
+Moment = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
+"""Seconds since 1970 by some clock."""
 ECHO = "/conductors"
 """What a conductor calls itself in the heartbeat by which it hears whether it is deaf."""
 _SAID_MOST = 200
@@ -57,9 +64,9 @@ class Token(Message):
 
     operation_id: str
     step: str
-    attempt: int
-    sequence: int
-    fence: int = 0
+    attempt: Counter
+    sequence: Counter
+    fence: Counter = 0
     root_id: str | None = None
 
     @property
@@ -78,7 +85,7 @@ class Instruction(Versioned):
     instance_id: str
     verb: str
     args: dict[str, Any] = {}
-    expires_at: float | None = None
+    expires_at: Moment | None = None
 
 
 class SpawnArgs(Versioned):
@@ -90,9 +97,9 @@ class SpawnArgs(Versioned):
     task: ClassVar[str] = COMPUTE + "spawn"
 
     name: str
-    vcpus: int
-    memory_mib: int
-    disk_gb: int
+    vcpus: Count
+    memory_mib: Count
+    disk_gb: Count
     image_id: str | None = None
     placement: dict[str, Any] | None = None
     metadata: dict[str, str] = {}
@@ -154,20 +161,20 @@ class Domain(Message):
     """One guest as the host sees it: part of a manifest."""
 
     instance_id: str
-    fence: int
+    fence: Counter
     power_state: Literal["running", "shutdown", "nostate"]
     placement: dict[str, Any] | None = None
-    memory_mib: int = 0
-    vcpus: int = 0
-    disk_gb: int = 0
+    memory_mib: Count = 0
+    vcpus: Count = 0
+    disk_gb: Count = 0
 
 
 class Reservation(Message):
     """What the host keeps for itself."""
 
-    memory_mib: Annotated[int, Field(ge=0)] = 0
-    disk_gb: Annotated[int, Field(ge=0)] = 0
-    vcpus: Annotated[int, Field(ge=0)] = 0
+    memory_mib: Count = 0
+    disk_gb: Count = 0
+    vcpus: Count = 0
 
 
 class Hello(Versioned):
@@ -180,10 +187,10 @@ class Hello(Versioned):
 
     host: Reporting
     boot_id: Words
-    taken_at: float
+    taken_at: Moment
     hypervisor: Words
     hardware: dict[str, Any]
-    disk_gb: Annotated[int, Field(ge=0)]
+    disk_gb: Count
     reserved: Reservation = Reservation()
     traits: tuple[Words, ...] = ()
     domains: tuple[Domain, ...] = ()
@@ -206,7 +213,7 @@ class Manifest(Versioned):
 
     host: Reporting
     boot_id: Words
-    taken_at: float
+    taken_at: Moment
     domains: tuple[Domain, ...] = ()
     accounting_degraded: tuple[str, ...] = ()
 

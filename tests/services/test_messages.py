@@ -81,6 +81,19 @@ def test_the_reply_queue_of_a_caller_is_passed_on(conductor: Process, sender: Se
     assert conductor.expect(what="request", id=request_id)["reply_to"] == "mine"
 
 
+@pytest.mark.parametrize(
+    "ours", ["conductor", "scheduler", "reports", "dead_letters", "compute_h1", "compute_other"]
+)
+def test_no_answer_of_ours_is_sent_into_a_queue_of_ours(
+    conductor: Process, sender: Sender, ours: str
+) -> None:
+    request_id = str(uuid.uuid4())
+    sender.send(task_body(**BODY), {"task": TASK, "id": request_id}, reply_to=ours)
+    told = conductor.expect(what="refused", id=request_id)
+    assert told["reply_to"] is None
+    assert told["reason"] == f'reply_to is "{ours}": should be a queue of the sender\'s own'
+
+
 def test_a_request_sent_twice_arrives_twice_under_one_id(
     conductor: Process, sender: Sender
 ) -> None:
@@ -246,6 +259,41 @@ def test_a_report_that_says_nothing_is_a_dead_letter_naming_the_field(
     dead = conductor.expect(what="dead", task="reports.reply")
     assert dead["reason"] == "field_missing: token is missing"
     assert json.loads(dead["body"]) == {"sender": "h1", "outcome": "done"}
+
+
+@pytest.mark.parametrize("account", [{}, {"user_id": "guest"}], ids=["no account", "ours"])
+def test_a_report_of_no_account_is_a_dead_letter(
+    conductor: Process, sender: Sender, account: dict[str, str]
+) -> None:
+    host = f"h-{uuid.uuid4()}"
+    headers = {"task": "reports.heartbeat", "id": str(uuid.uuid4())}
+    body = {"host": host, "boot_id": "b"}
+    sender.send(task_body(**body), headers, queue="reports", **account)
+    if account:
+        conductor.expect(what="heartbeat", host=host)
+        return
+    dead = conductor.expect(what="dead", task="reports.heartbeat", body=json.dumps(body))
+    assert dead["reason"].startswith("account_refused: the property user_id is missing")
+
+
+QUEUE_TASKS = {
+    "reports": (TASK, "conductor.define_entry", "celery.group", "celery.chord", "compute.spawn"),
+    "conductor": ("reports.heartbeat", "celery.backend_cleanup", "scheduler.select_hosts"),
+}
+
+
+@pytest.mark.parametrize(
+    ("queue", "task"), [(queue, task) for queue, tasks in QUEUE_TASKS.items() for task in tasks]
+)
+def test_each_queue_takes_its_own_tasks_only(
+    conductor: Process, sender: Sender, queue: str, task: str
+) -> None:
+    message_id = str(uuid.uuid4())
+    headers = {"task": task, "id": message_id}
+    sender.send(task_body(**BODY), headers, queue=queue, user_id="guest")
+    dead = conductor.expect(what="dead", queue=queue, task=task)
+    assert "is not known on this queue" in dead["reason"]
+    assert conductor.told(what="request", id=message_id) == []
 
 
 def test_a_handler_with_a_defect_leaves_its_message_and_its_reason(

@@ -96,7 +96,9 @@ def test_what_a_host_may_not_write_is_unreachable_and_not_lost_in_silence(
     assert caught.value.data["letters"] == [letter.id]
 
 
-@pytest.mark.parametrize("name", ["conductor", "scheduler", "reports", "compute_h1", "compute_"])
+@pytest.mark.parametrize(
+    "name", ["conductor", "scheduler", "reports", "dead_letters", "compute_h1", "compute_"]
+)
 def test_our_queues_are_told_from_those_of_callers(name: str) -> None:
     assert is_ours(name)
     assert not is_ours("x" + name)

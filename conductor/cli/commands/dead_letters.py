@@ -20,7 +20,7 @@ from conductor.store.ports import UnitOfWork
 from conductor.store.records import DeadLetter
 from models.errors import Rejected
 from models.ids import is_uuid, new_operation_id
-from models.messages.letters import CONDUCTOR, Letter
+from models.messages.letters import CONDUCTOR, REPORTS, Letter
 from models.messages.versions import VERSION_UNSUPPORTED
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The dead letter's id.")]
@@ -64,6 +64,7 @@ def replay(letter: Id) -> None:
             if here.settings.embedded:
                 refuse_unless_alive(uow)
         body = _body(dead)
+        _refuse_report(dead)
         message_id = str(dead.headers.get("id", ""))
         taken = dead.reason.startswith(_ID_TAKEN) or not is_uuid(message_id)
         again = Letter(
@@ -90,6 +91,13 @@ def _found(uow: UnitOfWork, letter: str) -> DeadLetter:
     if found is None:
         raise Rejected("dead_letter_unknown", f"ID is {letter}: no such dead letter", key="ID")
     return found
+
+
+def _refuse_report(dead: DeadLetter) -> None:
+    """Raise `Rejected` for what a host was to say itself: sent by us it would be believed."""
+    if dead.queue == REPORTS:
+        message = f"ID is {dead.id}: a report is its host's word, which its host says again itself"
+        raise Rejected("dead_letter_of_a_host", message, key="ID")
 
 
 def _body(dead: DeadLetter) -> Json:
