@@ -107,14 +107,25 @@ class HttpPlacement(PlacementService):
             there = self.provider(provider_id)
             if there is not None:
                 return there
-            message = f"the name {name} is another resource provider's"
-            raise Rejected("provider_name_taken", message, key="name", name=name)
+            raise self._name_taken(provider_id, name)
         if answer.status == 400 and parent_id is not None and self.provider(parent_id) is None:
             raise no_provider(parent_id)
         made = _body(question, answer)
         return Provider(
             provider_id, name, parent_id, made["root_provider_uuid"], made["generation"]
         )
+
+    def _name_taken(self, provider_id: str, name: str) -> Rejected:
+        """Say whose the name is, and how much is held of it: somebody has to decide."""
+        owners = self.providers(ProviderQuery(name=name))
+        owner = owners[0].id if owners else "one that is gone by now"
+        held = len(self.consumers_of(owner)) if owners else 0
+        message = (
+            f"name is {name!r}: it belongs to provider {owner} with {held} consumers, and ours is "
+            f"{provider_id}: rename or delete that one"
+        )
+        data = {"name": name, "provider": provider_id, "owner": owner, "consumers": held}
+        return Rejected("provider_name_taken", message, key="name", **data)
 
     @override
     def delete_provider(self, provider_id: str) -> None:

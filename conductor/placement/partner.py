@@ -12,19 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import structlog
-
 from conductor.placement.following import Follower
 from conductor.placement.holding import heal_all
 from conductor.placement.ports import PlacementService, ProviderQuery
 from conductor.placement.provider_tree import ProviderTree
 from conductor.placement.providers import Consumer, Resources, provider_id_of
+from conductor.placement.rare_warnings import RareWarnings
 from conductor.placement.store_placement import StorePlacement
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Host, Provider
-from models.errors import ConductorError, Unreachable
-
-_log = structlog.get_logger(__name__)
+from models.errors import Broken, ConductorError, Rejected, Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +72,26 @@ class Partner:
         self._hosts: Follower[Host] = Follower("name", lambda host: host.version)
         self._others: Follower[Provider] = Follower("id", lambda each: each.generation)
         self._due: dict[str, str] = {}
+        # What is refused for good is tried again all the same, each second: somebody may mend it.
+        self._warnings = RareWarnings()
 
     def claim(self, consumer_ids: Sequence[str], request_id: str = "") -> None:
         """Write there what these hold here, all or none; the server logs the request's id too.
 
-        Raises `NoValidHost` (`no_capacity`) where the server has no room, `Unreachable` when it
-        does not answer.
+        Raises `NoValidHost` (`no_capacity`) where the server has no room, `Rejected` or `Broken`
+        where it will not have a provider of ours as it is (with the `host`, where one is to
+        blame) and `Unreachable` when it does not answer.
         """
         with self._store.read() as uow:
             ours = StorePlacement(uow)
             held = [ours.consumer(each) for each in consumer_ids]
             roots = {root for each in held for root in _roots(ours, each.allocations)}
         for root in sorted(roots):
-            self._flush(self._side(root))
+            side = self._side(root)
+            try:
+                self._flush(side)
+            except (Rejected, Broken) as error:
+                raise type(error)(error.code, error.message, host=side.providers[0].name) from error
         self._heal(self._placement.on_behalf_of(request_id), consumer_ids)
 
     def follow(self) -> int:
@@ -102,7 +106,7 @@ class Partner:
                 self._write(root)
             except ConductorError as error:
                 failed[root] = name
-                _log.warning("placement differs", provider=name, reason=error.message)
+                self._warnings.say(f"placement differs at {name}", reason=error.message)
                 if isinstance(error, Unreachable):
                     failed.update(self._due)
                     break

@@ -16,6 +16,13 @@ SHARING: Final = "MISC_SHARES_VIA_AGGREGATE"
 INSTANCE: Final = "instance"
 MIGRATION: Final = "migration"
 
+OF_THE_SERVER: Final = (
+    "placement_credentials",
+    "placement_too_old",
+    "placement_url_invalid",
+)
+"""Codes of refusals by a Placement server that are about no provider, but about us or itself."""
+
 Resources = Mapping[str, int]
 """Amounts by resource class, all greater than 0."""
 

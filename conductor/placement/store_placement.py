@@ -84,8 +84,10 @@ class StorePlacement(PlacementService):
             return made
         known = self._rows.get(provider_id)
         if known is None:
-            message = f"name is {name!r}: another resource provider has it"
-            raise Rejected("provider_name_taken", message, key="name", name=name)
+            owner = ", ".join(each.id for each in self._rows.named([name]))
+            message = f"name is {name!r}: it belongs to provider {owner}, not to {provider_id}"
+            data = {"name": name, "provider": provider_id, "owner": owner}
+            raise Rejected("provider_name_taken", message, key="name", **data)
         return known
 
     def _root_for(self, provider_id: str, parent_id: str | None) -> str:

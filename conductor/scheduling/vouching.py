@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from conductor.placement.claims import release_claim, release_target
+from conductor.placement.providers import OF_THE_SERVER
 from conductor.scheduling.asks import decided, is_current
 from conductor.scheduling.replies import reply_letter
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Decision
-from models.errors import NoValidHost
+from models.errors import Broken, ConductorError, NoValidHost, Rejected
 from models.lifecycle import OperationState, TaskState
 from models.messages.letters import Letter, SelectHosts, Want
 
@@ -33,7 +34,8 @@ def vouched(message: SelectHosts, store: Store, partner: Partner, decide: Decide
     """Return the answer to an ask once the server has what was claimed; raise as `decide` does.
 
     `Unreachable` where the server does not answer: the claim stays, and the message comes again.
-    Ends, since whatever host the server refuses is left out of the next decision.
+    Whatever it refuses for good is taken back at once. Ends, since each host that it refuses is
+    left out of the next decision.
     """
     asked, told = message, ""
     while True:
@@ -43,10 +45,10 @@ def vouched(message: SelectHosts, store: Store, partner: Partner, decide: Decide
             return letters
         try:
             partner.claim(sorted(_consumers(asked, before)), request_id)
-        except NoValidHost as error:
+        except (NoValidHost, Rejected, Broken) as error:
             told = f"the Placement server refused: {error.message}"
             _log.warning("claim refused", operation_id=asked.token.operation_id, reason=told)
-            asked = _taken_back(store, asked, before)
+            asked = _taken_back(store, asked, before, error)
         else:
             return _answered(store, asked, before)
 
@@ -75,9 +77,10 @@ def _consumers(message: SelectHosts, decisions: Iterable[Decision]) -> set[str]:
     return placed | moves
 
 
-def _taken_back(store: Store, message: SelectHosts, decisions: Sequence[Decision]) -> SelectHosts:
+def _taken_back(
+    store: Store, message: SelectHosts, decisions: Sequence[Decision], error: ConductorError
+) -> SelectHosts:
     """Release what was claimed, and return the ask without the hosts that were refused."""
-    hosts = [each.host for each in decisions if each.host is not None]
     with store.begin() as uow:
         uow.instances.lock_many(want.instance_id for want in message.wants)
         operation = uow.operations.lock(message.token.operation_id)
@@ -88,8 +91,20 @@ def _taken_back(store: Store, message: SelectHosts, decisions: Sequence[Decision
         for each in decisions:
             uow.decisions.drop(each.id)
         uow.operations.save(replace(operation, state=OperationState.SCHEDULING))
+        hosts = _refused(uow, decisions, error)
     ignored = tuple(dict.fromkeys((*message.ignored, *hosts)))
     return message.model_copy(update={"ignored": ignored})
+
+
+def _refused(
+    uow: UnitOfWork, decisions: Iterable[Decision], error: ConductorError
+) -> Sequence[str]:
+    """Return the hosts that a refusal is about: the one that it names, all chosen, or every one."""
+    if error.code in OF_THE_SERVER:
+        return sorted(host.name for host in uow.hosts.where())
+    chosen = [each.host for each in decisions if each.host is not None]
+    named = error.data.get("host")
+    return [named] if named in chosen else chosen
 
 
 def _release(uow: UnitOfWork, want: Want) -> None:

@@ -18,7 +18,7 @@ from conductor.scheduling.service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.memory import MemoryStore
 from conductor.store.records import Inventory
-from models.errors import Unreachable
+from models.errors import Broken, Rejected, Unreachable
 from models.lifecycle import OperationState
 from tests.contracts.placement.conftest import PerCall
 from tests.operations.test_moves import ask, built, error_code
@@ -45,6 +45,31 @@ class Server:
             raise Unreachable("placement_unreachable", "the server is away")
         self.writes += name == "write"
         return getattr(self._service, name)
+
+
+class Refusing(Server):
+    """A placement service that will not have a host's provider, or anything of ours, for good."""
+
+    def __init__(self, service: Any, error: Exception, host: str | None) -> None:
+        super().__init__(service)
+        self.error = error
+        self.host = host
+        self.refuses = False
+
+    def ensure_provider(self, provider_id: str, name: str, parent_id: str | None = None) -> Any:
+        if self.refuses and name == self.host:
+            raise self.error
+        return self._service.ensure_provider(provider_id, name, parent_id)
+
+    def set_inventories(self, provider_id: str, *values: Any) -> Any:
+        if self.refuses and self.host and provider_id == provider_id_of(self.host):
+            raise self.error
+        return self._service.set_inventories(provider_id, *values)
+
+    def providers(self, query: Any) -> Any:
+        if self.refuses and self.host is None:
+            raise self.error
+        return self._service.providers(query)
 
 
 class Partnered(World):
@@ -268,3 +293,56 @@ class Overtaken:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._server, name)
+
+
+REFUSALS = [
+    Rejected("provider_name_taken", "the name is another's"),
+    Rejected("trait_unknown", "no such trait"),
+    Rejected("resource_class_unknown", "no such class"),
+    Rejected("inventory_in_use", "it is in use"),
+    Broken("placement_answer_unexpected", "Placement answers 400"),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda each: each.code)
+def test_a_host_that_the_server_refuses_for_good_is_left_for_another_at_once(
+    error: Exception,
+) -> None:
+    server = Refusing(PerCall(MemoryStore()), error, "host-0")
+    world = Partnered(server)
+    # The host is new at the server, so that everything of it has to be written.
+    server.delete_provider(provider_id_of("host-0"))
+    server.refuses = True
+    began = world.now
+    builds = [world.build(SHARED) for _ in range(3)]
+    world.settle()
+    assert [world.ended(build) for build in builds] == [OperationState.SUCCEEDED] * 3
+    assert {world.instance(build).host for build in builds} == {"host-1"}
+    assert world.now == began
+    with world.store.read() as uow:
+        assert uow.allocations.where(provider="host-0") == []
+
+
+def test_only_the_host_that_is_refused_is_left_out() -> None:
+    server = Refusing(PerCall(MemoryStore()), REFUSALS[0], "host-0")
+    world = Partnered(server, hosts=3)
+    server.delete_provider(provider_id_of("host-0"))
+    server.refuses = True
+    build = world.build(PINNED, count=4)
+    world.settle()
+    assert world.ended(build) is OperationState.SUCCEEDED
+    with world.store.read() as uow:
+        assert {each.host for each in uow.instances.where()} == {"host-1", "host-2"}
+
+
+def test_a_server_that_refuses_us_ends_a_build_at_once_with_its_reason() -> None:
+    error = Rejected("placement_credentials", "it refuses our credentials")
+    server = Refusing(PerCall(MemoryStore()), error, None)
+    world = Partnered(server, hosts=3)
+    server.refuses = True
+    build = world.build(SHARED)
+    world.settle()
+    assert world.ended(build) is OperationState.FAILED
+    assert "it refuses our credentials" in str(world.operation(build).error)
+    with world.store.read() as uow:
+        assert uow.allocations.where() == []

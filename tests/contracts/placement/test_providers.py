@@ -48,10 +48,12 @@ def test_those_that_make_one_provider_at_once_all_get_that_one(
 
 
 def test_a_name_that_another_provider_has_is_refused(placement: PlacementService) -> None:
-    make(placement, "host-1")
+    owner, ours = make(placement, "host-1"), new_id()
     with pytest.raises(Rejected) as refused:
-        placement.ensure_provider(new_id(), "host-1")
+        placement.ensure_provider(ours, "host-1")
     assert refused.value.code == "provider_name_taken"
+    assert owner.id in refused.value.message
+    assert ours in refused.value.message
 
 
 def test_a_child_is_in_the_tree_of_its_root(placement: PlacementService) -> None:
