@@ -1,7 +1,9 @@
 """Move an instance with its guest stopped, to another host or, resized, on its own.
 
 A cold migration keeps the flavor, a resize changes it; the steps are the same. It ends
-`resized`: the source keeps guest and room until the move is confirmed or reverted.
+`resized`: the source keeps guest, disk and room until the move is confirmed or reverted. The disk
+goes along and is proven before the instance lives on the target; what is written there is lost by
+a revert, which returns to the source's.
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conductor.operations import moves
-from conductor.operations.definition import Operation, Outcome
-from conductor.operations.instances import must_get
+from conductor.operations.definition import AskHost, Operation, Outcome
+from conductor.operations.instances import disk_in, must_get
 from conductor.operations.moves import Move
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json
+from models.errors import HostRefused
 from models.lifecycle import InstanceState, MigrationState, PowerState
+
+DISK_TIMEOUT_S = 3_600.0
 
 cold_move = Operation("cold_move", Move)
 """The steps. What may be asked, `accept`, is each variant's own."""
@@ -55,7 +60,7 @@ def define_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Create the guest on the target, not started; a target that refuses costs nothing yet."""
     if _stays(move, uow):
         return move
-    return moves.ask_target(move, uow, "spawn", "shutdown")
+    return moves.ask_for_guest(move, uow, "shutdown", moves.awaited_disk(move, uow))
 
 
 @define_on_target.undo
@@ -78,6 +83,40 @@ def start_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     if not moves.of(move, uow).was_running:
         return move
     return moves.ask_source(move, uow, "power_on", done_if_down=True)
+
+
+@cold_move.step
+def offer_disk(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Have the source say where the disk is and what proves it; it keeps it."""
+    if _stays(move, uow) or moves.awaited_disk(move, uow) is None:
+        return move
+    return moves.ask_source(move, uow, "offer_disk")
+
+
+@offer_disk.reply
+def disk_offered(move: Move, result: Json, uow: UnitOfWork) -> Move:
+    """Keep what it has said."""
+    return replace(move, disk=disk_in(result, moves.of(move, uow).source))
+
+
+@cold_move.step(retry_from=claim_target)
+def take_disk(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Have the target take the disk over, with all that is on it."""
+    if move.disk is None:
+        return move
+    target = moves.of(move, uow).target or ""
+    args = {"disk": move.disk}
+    return AskHost(move, target, move.instance_id, "take_disk", args, timeout_s=DISK_TIMEOUT_S)
+
+
+@take_disk.reply
+def disk_taken(move: Move, result: Json, uow: UnitOfWork) -> Move:
+    """Believe only a disk that has the checksum of the source's."""
+    target, asked = moves.of(move, uow).target or "", move.disk or {}
+    if result.get("checksum") != asked.get("checksum"):
+        message = f"the disk on {target} is not that of the source"
+        raise HostRefused("disk_differs", message, host=target)
+    return move
 
 
 @cold_move.step

@@ -16,8 +16,22 @@ confirm_resize = Operation("confirm_resize", Move)
 
 @confirm_resize.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
-    """Only a move that awaits it can be confirmed."""
-    return awaited(new, uow, TaskState.CONFIRMING)
+    """Only a move that awaits it can be confirmed, and only with a target that lives.
+
+    Of a dead one nobody can say whether it has the disk: revert the move instead.
+    """
+    move = awaited(new, uow, TaskState.CONFIRMING)
+    moves.check_alive(new, uow, moves.of(move, uow).target or "")
+    return move
+
+
+@confirm_resize.step
+def check_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
+    """Have the target say that the guest is there with its disk, before the other one goes."""
+    migration = moves.of(move, uow)
+    if migration.source == migration.target:
+        return move
+    return moves.ask_target(move, uow, "check_disk")
 
 
 @confirm_resize.pivot

@@ -2,6 +2,8 @@
 
 Whatever was being done to it goes no further: a task on a dead host would wait for ever (N08).
 That is also recorded as a removal, so that the dead host drops what left it when it comes back.
+Without shared storage the disk cannot be had from a dead host: the guest starts from its image, or
+from the snapshot of a shelved one.
 """
 
 from __future__ import annotations
@@ -11,16 +13,24 @@ from typing import cast
 from conductor.operations import moves
 from conductor.operations.definition import NewOperation, Operation, Outcome
 from conductor.operations.fences import remove_when_back
+from conductor.operations.instances import has_local_disk, must_get, shelved_disk
 from conductor.operations.moves import Move, Plan
+from conductor.placement.resources import DISK_GB
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from conductor.store.records import Event, Json
 from models.errors import Rejected
 from models.lifecycle import InstanceState, MigrationKind, MigrationState
+from models.messages.disks import RootDisk
 from models.messages.requests import EvacuateInstance
 
 evacuate_instance = Operation("evacuate_instance", Move, when_busy="supersede")
 
-_STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.ERROR)
+_STATES = (
+    InstanceState.ACTIVE,
+    InstanceState.STOPPED,
+    InstanceState.ERROR,
+    InstanceState.SHELVED,
+)
 
 
 @evacuate_instance.accept
@@ -68,8 +78,17 @@ def release_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 
 @evacuate_instance.step(retry_from=claim_target)
 def rebuild_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
-    """Create the guest there, running if it was to run."""
-    return moves.ask_target(move, uow, "spawn", moves.running_or_not(moves.of(move, uow)))
+    """Create the guest there, running if it was to run.
+
+    Its disk is the one on shared storage, or that which shelving saved; else it is new from the
+    image, and the history says that what was on the old one is lost.
+    """
+    migration, root_disk = moves.of(move, uow), _root_disk(move, uow)
+    if root_disk is not None and root_disk.origin == "image":
+        message = f"made anew from its image: what was on its disk stays on {migration.source}"
+        event = Event(migration.operation_id, uow.now, "disk-lost", message, move.instance_id)
+        uow.events.add(event)
+    return moves.ask_for_guest(move, uow, moves.running_or_not(migration), root_disk)
 
 
 @rebuild_on_target.undo
@@ -96,3 +115,18 @@ def stay(move: Move, fault: Json, uow: UnitOfWork) -> None:
 
 
 evacuate_instance.met(moves.is_elsewhere)
+
+
+def _root_disk(move: Move, uow: UnitOfWork) -> RootDisk | None:
+    instance, migration = must_get(uow, move.instance_id), moves.of(move, uow)
+    if not has_local_disk(instance):
+        return None
+    holders = {
+        each.provider
+        for consumer in (instance.id, migration.id)
+        for each in uow.allocations.where(consumer_id=consumer)
+        if each.amounts.get(DISK_GB)
+    }
+    if holders - {migration.source, migration.target}:
+        return RootDisk(origin="shared")
+    return shelved_disk(instance) or RootDisk(origin="image")

@@ -7,13 +7,20 @@ from typing import Any, Literal, cast
 
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Instance, Json
-from models.errors import Broken
+from models.errors import Broken, HostRefused
 from models.lifecycle import InstanceState, PowerState
+from models.messages.base import parse
+from models.messages.disks import DiskImage, RootDisk
 from models.messages.hardware import placement_to_json
 from models.messages.letters import SpawnArgs
 
 GUEST_MISSING = "guest_missing"
 LOST_GUEST = "lost_guest"
+SHELVED_DISK = "shelved_disk"
+"""Where the request spec of a shelved instance keeps the snapshot of its disk.
+
+Beside the instance and not among the images: nobody can remove it while it is all there is.
+"""
 
 
 def must_get(uow: UnitOfWork, instance_id: str) -> Instance:
@@ -24,15 +31,24 @@ def must_get(uow: UnitOfWork, instance_id: str) -> Instance:
     return instance
 
 
-def spawn_args(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:
+def spawn_args(
+    uow: UnitOfWork, instance: Instance, root_disk: RootDisk | None = None
+) -> dict[str, Any]:
     """Return what its host must know to create the guest, running."""
-    return spawn_args_of(instance, uow.allocations.get(instance.id, instance.host or ""))
+    held = uow.allocations.get(instance.id, instance.host or "")
+    return spawn_args_of(instance, held, root_disk=root_disk)
 
 
 def spawn_args_of(
-    instance: Instance, held: Allocation | None, power: str = "running"
+    instance: Instance,
+    held: Allocation | None,
+    power: str = "running",
+    root_disk: RootDisk | None = None,
 ) -> dict[str, Any]:
-    """Return what a host must know of a guest that holds `held` there."""
+    """Return what a host must know of a guest that holds `held` there.
+
+    Its root disk is made from its image where nothing else is said.
+    """
     placement = instance.placement
     return SpawnArgs(
         name=instance.name,
@@ -41,8 +57,31 @@ def spawn_args_of(
         disk_gb=held.amounts.get("DISK_GB", 0) if held else 0,
         image_id=instance.image.id if instance.image else None,
         placement=placement_to_json(placement) if placement else None,
+        root_disk=root_disk or RootDisk(),
         power=cast(Literal["running", "shutdown", "nostate"], power),
     ).to_json()
+
+
+def shelved_disk(instance: Instance) -> RootDisk | None:
+    """Return the root disk that shelving has saved; None where there is none."""
+    saved = instance.request_spec.get(SHELVED_DISK)
+    return RootDisk(origin="snapshot", disk=parse(DiskImage, saved)) if saved else None
+
+
+def has_local_disk(instance: Instance) -> bool:
+    """Say whether its root disk is on its host: a volume is elsewhere, whatever happens here."""
+    return instance.image is not None
+
+
+def disk_in(result: Json, host: str) -> dict[str, Any]:
+    """Return the disk that a host has answered; `HostRefused` for a host that names none.
+
+    What is not named cannot be fetched: before anything is destroyed, this is found out.
+    """
+    if not result.get("disk"):
+        message = f"{host} has not said where the disk is: it cannot preserve it"
+        raise HostRefused("disk_not_preserved", message, host=host)
+    return parse(DiskImage, result["disk"]).to_json()
 
 
 def leave_as_it_was(uow: UnitOfWork, instance_id: str, fault: Json) -> None:

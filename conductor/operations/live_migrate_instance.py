@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from conductor.operations import moves
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
+from conductor.operations.instances import disk_in
 from conductor.operations.moves import Move, Plan
 from conductor.placement.resources import DISK_GB
 from conductor.store.ports import UnitOfWork
@@ -80,7 +82,7 @@ def check_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @live_migrate_instance.step(retry_from=claim_target)
 def receive_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Create a guest on the target that waits for the memory of the running one."""
-    return moves.ask_target(move, uow, "spawn", "nostate")
+    return moves.ask_for_guest(move, uow, "nostate", moves.awaited_disk(move, uow))
 
 
 @receive_on_target.undo
@@ -105,6 +107,14 @@ def copy(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     )
 
 
+@copy.reply
+def copied(move: Move, result: Json, uow: UnitOfWork) -> Move:
+    """Keep what proves the disk that has gone along."""
+    if moves.awaited_disk(move, uow) is None:
+        return move
+    return replace(move, disk=disk_in(result, moves.of(move, uow).source))
+
+
 @copy.undo
 def run_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Stop copying; the guest runs on the source as if nothing had been."""
@@ -121,7 +131,9 @@ def switch(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @live_migrate_instance.step
 def activate_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Let the guest run there."""
-    return moves.ask_target(move, uow, "activate")
+    target = moves.of(move, uow).target or ""
+    args = {} if move.disk is None else {"disk": move.disk}
+    return AskHost(move, target, move.instance_id, "activate", args)
 
 
 @live_migrate_instance.step

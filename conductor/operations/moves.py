@@ -14,7 +14,13 @@ from typing import Any, cast
 from conductor.liveness import host_is_up
 from conductor.operations.definition import AskHost, AskScheduler, NewOperation
 from conductor.operations.fences import remove_when_back
-from conductor.operations.instances import leave_as_it_was, must_get, ran, spawn_args_of
+from conductor.operations.instances import (
+    has_local_disk,
+    leave_as_it_was,
+    must_get,
+    ran,
+    spawn_args_of,
+)
 from conductor.placement import claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, Migration, OperationRecord
@@ -27,6 +33,7 @@ from models.lifecycle import (
     PowerState,
     TaskState,
 )
+from models.messages.disks import RootDisk
 from models.messages.letters import Want
 from models.messages.requests import InstanceRequest, Request
 
@@ -41,13 +48,17 @@ _LOST = (InstanceState.ERROR, InstanceState.DELETED)
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where one move stands; its migration knows both ends. `tried` are targets that failed."""
+    """Where one move stands; its migration knows both ends. `tried` are targets that failed.
+
+    `disk` is what the source has said of its disk, for the target to take and prove.
+    """
 
     instance_id: str
     migration_id: str
     alternates: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
     force: bool = False
+    disk: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +216,21 @@ def ask_target(
     return AskHost(move, migration.target or "", move.instance_id, verb, args, **options)
 
 
+def ask_for_guest(
+    move: Move, uow: UnitOfWork, power: str, root_disk: RootDisk | None
+) -> AskHost[Move]:
+    """Ask the target to create the guest, on a root disk that comes from there."""
+    target = of(move, uow).target or ""
+    args = _target_guest(move, uow, power, root_disk)
+    return AskHost(move, target, move.instance_id, "spawn", args)
+
+
+def awaited_disk(move: Move, uow: UnitOfWork) -> RootDisk | None:
+    """Return the disk of a guest that waits for its own from the source, if it has one there."""
+    local = has_local_disk(must_get(uow, move.instance_id))
+    return RootDisk(origin="copy") if local else None
+
+
 def ask_source(
     move: Move, uow: UnitOfWork, verb: str, power: str | None = None, **options: Any
 ) -> AskHost[Move]:
@@ -244,13 +270,14 @@ def give_up_source(move: Move, uow: UnitOfWork, state: MigrationState) -> Migrat
 
 
 def settle(uow: UnitOfWork, migration: Migration) -> None:
-    """Leave the instance as running or stopped as it was before the move."""
+    """Leave the instance as running, stopped or shelved as it was before the move."""
     instance = must_get(uow, migration.instance_id)
-    running = migration.was_running
+    running, shelved = migration.was_running, instance.state is InstanceState.SHELVED
+    off = InstanceState.SHELVED if shelved else InstanceState.STOPPED
     uow.instances.save(
         replace(
             instance,
-            state=InstanceState.ACTIVE if running else InstanceState.STOPPED,
+            state=InstanceState.ACTIVE if running else off,
             power_state=PowerState.RUNNING if running else PowerState.SHUTDOWN,
             task_state=None,
             fault=None,
@@ -310,11 +337,13 @@ def running_or_not(migration: Migration) -> str:
     return "running" if migration.was_running else "shutdown"
 
 
-def _target_guest(move: Move, uow: UnitOfWork, power: str) -> dict[str, Any]:
+def _target_guest(
+    move: Move, uow: UnitOfWork, power: str, root_disk: RootDisk | None = None
+) -> dict[str, Any]:
     migration, instance = of(move, uow), must_get(uow, move.instance_id)
     held = uow.allocations.get(instance.id, migration.target or "")
     guest = replace(instance, flavor=migration.target_flavor, placement=migration.target_placement)
-    return spawn_args_of(guest, held, power)
+    return spawn_args_of(guest, held, power, root_disk)
 
 
 def _source_guest(move: Move, uow: UnitOfWork, power: str) -> dict[str, Any]:

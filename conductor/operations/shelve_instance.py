@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import leave_as_it_was, must_get
+from conductor.operations.instances import (
+    SHELVED_DISK,
+    disk_in,
+    has_local_disk,
+    leave_as_it_was,
+    must_get,
+)
 from conductor.operations.moves import check_alive, movable
 from conductor.placement.claims import release_claim
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import Instance, Json, OperationRecord
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.requests import Request, ShelveInstance
 
@@ -19,11 +25,15 @@ _STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.SHELVED)
 
 @dataclass(frozen=True, slots=True)
 class Shelve:
-    """What is shelved, from which state, and whether it leaves its host."""
+    """What is shelved, from which state, and whether it leaves its host.
+
+    `disk` is the snapshot of its disk, without which it does not leave.
+    """
 
     instance_id: str
     before: InstanceState
     offload: bool
+    disk: dict[str, Any] | None = None
 
 
 shelve_instance = Operation("shelve_instance", Shelve)
@@ -31,18 +41,26 @@ shelve_instance = Operation("shelve_instance", Shelve)
 
 @shelve_instance.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Shelve:
-    """It must have a host that is up; what is shelved already can still be offloaded."""
+    """It must have a host that is up; what is shelved already can still be offloaded.
+
+    That goes with a dead host too: its disk has been saved.
+    """
     request = cast(ShelveInstance, new.request)
     states = _STATES if request.offload else _STATES[:2]
     instance = movable(new, uow, states)
-    check_alive(new, uow, instance.host or "")
+    saved = instance.request_spec.get(SHELVED_DISK)
+    disk = saved if instance.state is InstanceState.SHELVED else None
+    if not _is_saved(instance, disk):
+        check_alive(new, uow, instance.host or "")
     uow.instances.save(replace(instance, task_state=TaskState.SHELVING, updated_at=uow.now))
-    return Shelve(instance.id, instance.state, request.offload)
+    return Shelve(instance.id, instance.state, request.offload, disk)
 
 
 @shelve_instance.step
 def stop(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
     """Stop the guest."""
+    if _is_saved(must_get(uow, shelve.instance_id), shelve.disk):
+        return shelve
     return _ask(shelve, uow, "power_off")
 
 
@@ -56,15 +74,29 @@ def start(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
 
 @shelve_instance.step
 def snapshot(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
-    """Save its disk as an image, from which it comes back."""
+    """Save its disk as an image, from which it comes back; a volume stays where it is."""
+    instance = must_get(uow, shelve.instance_id)
+    if not has_local_disk(instance) or shelve.disk is not None:
+        return shelve
     return _ask(shelve, uow, "snapshot")
+
+
+@snapshot.reply
+def disk_saved(shelve: Shelve, result: Json, uow: UnitOfWork) -> Shelve:
+    """Keep what its host has said of the image; one that says nothing has saved nothing."""
+    host = must_get(uow, shelve.instance_id).host or ""
+    return replace(shelve, disk=disk_in(result, host))
 
 
 @shelve_instance.pivot
 def mark_shelved(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
     """From here on it is shelved, whatever becomes of its host."""
     instance = must_get(uow, shelve.instance_id)
+    spec = dict(instance.request_spec)
+    if shelve.disk is not None:
+        spec[SHELVED_DISK] = shelve.disk
     shelved = replace(instance, state=InstanceState.SHELVED, power_state=PowerState.SHUTDOWN)
+    shelved = replace(shelved, request_spec=spec)
     uow.instances.save(replace(shelved, fault=None, updated_at=uow.now))
     return shelve
 
@@ -100,6 +132,12 @@ def is_met(request: Request, old: OperationRecord, uow: UnitOfWork) -> str | Non
     kept = instance is not None and instance.state is InstanceState.SHELVED
     met = offloaded or (kept and not cast(ShelveInstance, request).offload)
     return "it is shelved already" if met else None
+
+
+def _is_saved(instance: Instance, disk: Json | None) -> bool:
+    """Say whether a shelved instance needs its host no more."""
+    shelved = instance.state is InstanceState.SHELVED
+    return shelved and (disk is not None or not has_local_disk(instance))
 
 
 def _ask(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from conductor.liveness import host_is_up
 from conductor.operations.definition import (
     AskHost,
     AskScheduler,
@@ -16,10 +17,17 @@ from conductor.operations.definition import (
     Operation,
     Outcome,
 )
-from conductor.operations.instances import leave_as_it_was, must_get, spawn_args
+from conductor.operations.instances import (
+    SHELVED_DISK,
+    has_local_disk,
+    leave_as_it_was,
+    must_get,
+    shelved_disk,
+    spawn_args,
+)
 from conductor.placement.claims import release_claim
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import Instance, Json, OperationRecord
 from models.errors import Rejected
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.letters import Want
@@ -58,6 +66,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Unshelve:
         raise Rejected("instance_state", message, key="instance_id")
     offloaded = instance.state is InstanceState.SHELVED_OFFLOADED
     _check_wishes(request, uow, offloaded=offloaded)
+    _check_disk(new, instance, uow, offloaded=offloaded)
     spec = dict(instance.request_spec)
     spec.pop("host", None)
     wishes = {"host": request.host, "availability_zone": request.availability_zone}
@@ -97,12 +106,13 @@ def give_claim_back(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
 
 @unshelve_instance.step(retry_from=claim_host)
 def start(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
-    """Create the guest from its image, or start the one that was kept."""
+    """Create the guest on the disk that was saved, or start the one that was kept."""
     instance = must_get(uow, unshelve.instance_id)
     host = instance.host or ""
     if not unshelve.offloaded:
         return AskHost(unshelve, host, instance.id, "power_on")
-    return AskHost(unshelve, host, instance.id, "spawn", spawn_args(uow, instance))
+    args = spawn_args(uow, instance, shelved_disk(instance))
+    return AskHost(unshelve, host, instance.id, "spawn", args)
 
 
 @start.undo
@@ -120,7 +130,8 @@ def activate(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
     """Hand it over."""
     instance = must_get(uow, unshelve.instance_id)
     # A host that was named was for this once; a zone is where it belongs from now on.
-    spec = {name: value for name, value in instance.request_spec.items() if name != "host"}
+    done_with = ("host", SHELVED_DISK)
+    spec = {name: value for name, value in instance.request_spec.items() if name not in done_with}
     active = replace(instance, state=InstanceState.ACTIVE, power_state=PowerState.RUNNING)
     done = replace(active, request_spec=spec, task_state=None, fault=None, updated_at=uow.now)
     uow.instances.save(done)
@@ -145,6 +156,16 @@ def is_met(request: Request, old: OperationRecord, uow: UnitOfWork) -> str | Non
     here = asked.host in (None, instance.host)
     in_zone = asked.availability_zone in (None, instance.availability_zone)
     return f"it is active on {instance.host} already" if here and in_zone else None
+
+
+def _check_disk(new: NewOperation, instance: Instance, uow: UnitOfWork, *, offloaded: bool) -> None:
+    """Refuse to start from anything but the disk that it had."""
+    if offloaded and has_local_disk(instance) and shelved_disk(instance) is None:
+        message = f"instance {instance.id} has no snapshot of its disk to come back from"
+        raise Rejected("snapshot_missing", message, key="instance_id")
+    if not offloaded and not host_is_up(uow, instance.host or "", new.down_after_s):
+        message = f"{instance.host} is down: offload the instance (shelve it so), or evacuate it"
+        raise Rejected("host_down", message, key="instance_id")
 
 
 def _check_wishes(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool) -> None:

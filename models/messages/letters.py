@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from models.ids import HOST_PATTERN, HOST_RULE, LONGEST_HOST, compute_queue, is_host_name
 from models.messages.base import Message, Versioned
 from models.messages.catalogue import Count
+from models.messages.disks import RootDisk
 from models.messages.names import Words
 
 CONDUCTOR, SCHEDULER, REPORTS, DEAD_LETTERS = "conductor", "scheduler", "reports", "dead_letters"
@@ -103,6 +104,7 @@ class SpawnArgs(Versioned):
     image_id: str | None = None
     placement: dict[str, Any] | None = None
     metadata: dict[str, str] = {}
+    root_disk: RootDisk = RootDisk()
     power: Literal["running", "shutdown", "nostate"] = "running"
 
 

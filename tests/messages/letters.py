@@ -49,6 +49,14 @@ _SPAWN = {
     "image_id": "debian-13",
     "placement": _PLACEMENT,
     "metadata": {"role": "db"},
+    "root_disk": {
+        "origin": "snapshot",
+        "disk": {
+            "id": "2f1c7a52-5f43-5a4e-9f3f-0b6a7a4d2a10",
+            "checksum": "sha256:3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",
+            "ticket": {"content": "data"},
+        },
+    },
     "power": "running",
 }
 _HARDWARE = {

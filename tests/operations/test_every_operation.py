@@ -67,6 +67,11 @@ def _host_dead(world: World, _: str) -> None:
         hosts.force_down(uow, "host-0", "fenced")
 
 
+def _shelved_on_dead(world: World, instance_id: str) -> None:
+    _shelved(world, instance_id)
+    _host_dead(world, instance_id)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """One operation: what comes before it, and what is asked."""
@@ -130,6 +135,9 @@ SCENARIOS = {
     "evacuate": Scenario("evacuate_instance", _host_dead),
     "shelve": Scenario("shelve_instance"),
     "offload": Scenario("shelve_instance", arguments={"offload": True}),
+    "offload-shelved": Scenario("shelve_instance", _shelved, {"offload": True}),
+    "offload-shelved-from-dead": Scenario("shelve_instance", _shelved_on_dead, {"offload": True}),
+    "evacuate-shelved": Scenario("evacuate_instance", _shelved_on_dead),
     "unshelve": Scenario("unshelve_instance", _shelved),
     "unshelve-offloaded": Scenario("unshelve_instance", _offloaded),
     "cache": Scenario(

@@ -45,6 +45,8 @@ def could(verb: str, domain: GuestDomain | None) -> bool:
         return False
     if verb == "copy":
         return domain.copied_to is not None
+    if verb in {"offer_disk", "take_disk"}:
+        return domain.power != "running"
     return verb not in {"activate", "check_source"} or domain.power == "running"
 
 

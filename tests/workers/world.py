@@ -16,6 +16,7 @@ from models.ids import HostName, InstanceId
 from models.messages.letters import REPLY, Instruction, Letter, Reply, SpawnArgs, Token
 from tests.limits import Limit
 from workers.agent import Agent
+from workers.hypervisor.disks import disk_image
 from workers.hypervisor.fates import Fates, always_done
 from workers.hypervisor.port import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
@@ -102,6 +103,8 @@ def default_args(verb: str) -> dict[str, Any]:
         return spec().to_json()
     if verb == "copy":
         return {"target": "host-2"}
+    if verb == "take_disk":
+        return {"disk": disk_image(InstanceId("other"), "data").to_json()}
     return {"images": ["img"]} if verb == "cache_images" else {}
 
 

@@ -21,6 +21,6 @@ def copy(work: Work) -> dict[str, Any]:
     the instance) with the guest as it was.
     """
     args = parse(CopyArgs, work.instruction.args)
-    work.hypervisor.copy(work.instance_id, args.target, work.on_progress)
+    disk = work.hypervisor.copy(work.instance_id, args.target, work.on_progress)
     work.on_progress(100)
-    return {"power_state": "shutdown"}
+    return {"power_state": "shutdown", "disk": disk.to_json()}

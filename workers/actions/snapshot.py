@@ -9,5 +9,4 @@ from workers.actions.work import Work
 
 def snapshot(work: Work) -> dict[str, Any]:
     """Have the image saved, the guest untouched; raise `HostRefused` (`domain_missing`)."""
-    work.hypervisor.snapshot(work.instance_id)
-    return {}
+    return {"disk": work.hypervisor.snapshot(work.instance_id).to_json()}

@@ -9,16 +9,19 @@ from models.errors import HostRefused
 from workers.actions.abort_copy import abort_copy
 from workers.actions.activate import activate
 from workers.actions.cache_images import cache_images
+from workers.actions.check_disk import check_disk
 from workers.actions.check_source import check_source
 from workers.actions.check_target import check_target
 from workers.actions.copy import copy
 from workers.actions.destroy import destroy
+from workers.actions.offer_disk import offer_disk
 from workers.actions.power_off import power_off
 from workers.actions.power_on import power_on
 from workers.actions.rebuild import rebuild
 from workers.actions.reshape import reshape
 from workers.actions.snapshot import snapshot
 from workers.actions.spawn import spawn
+from workers.actions.take_disk import take_disk
 from workers.actions.work import Action, Work
 
 SPAWN, DESTROY, COPY = "spawn", "destroy", "copy"
@@ -31,6 +34,9 @@ VERBS: Mapping[str, Action] = {
     "reshape": reshape,
     "rebuild": rebuild,
     "snapshot": snapshot,
+    "offer_disk": offer_disk,
+    "take_disk": take_disk,
+    "check_disk": check_disk,
     "check_target": check_target,
     "check_source": check_source,
     COPY: copy,

@@ -8,6 +8,7 @@ from threading import Condition, get_ident
 from time import monotonic
 
 from models.ids import InstanceId
+from models.messages.disks import DiskImage
 from models.messages.letters import SpawnArgs
 from workers.hypervisor.port import GuestDomain, Hardware, Hypervisor, OnProgress
 
@@ -76,10 +77,25 @@ class Leash:
         with self._calling(instance_id):
             self._hypervisor.power_off(instance_id)
 
-    def snapshot(self, instance_id: InstanceId) -> None:
+    def snapshot(self, instance_id: InstanceId) -> DiskImage:
         """Save the disk of a guest as an image; `AgentDead` once cut."""
         with self._calling(instance_id):
-            self._hypervisor.snapshot(instance_id)
+            return self._hypervisor.snapshot(instance_id)
+
+    def offer_disk(self, instance_id: InstanceId) -> DiskImage:
+        """Let another host take the disk of a guest; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            return self._hypervisor.offer_disk(instance_id)
+
+    def take_disk(self, instance_id: InstanceId, disk: DiskImage) -> str:
+        """Have a disk that another host offers; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            return self._hypervisor.take_disk(instance_id, disk)
+
+    def check_disk(self, instance_id: InstanceId) -> None:
+        """Say whether a guest has its disk; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.check_disk(instance_id)
 
     def check_target(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
         """Say whether such a guest could run here; `AgentDead` once cut."""
@@ -91,15 +107,15 @@ class Leash:
         with self._calling(instance_id):
             self._hypervisor.check_source(instance_id)
 
-    def activate(self, instance_id: InstanceId) -> None:
-        """Let a guest run whose memory has come; `AgentDead` once cut."""
+    def activate(self, instance_id: InstanceId, disk: DiskImage | None = None) -> None:
+        """Let a guest run whose memory and disk have come; `AgentDead` once cut."""
         with self._calling(instance_id):
-            self._hypervisor.activate(instance_id)
+            self._hypervisor.activate(instance_id, disk)
 
-    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> None:
+    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> DiskImage:
         """Copy a running guest to another host; `AgentDead` once cut."""
         with self._calling(instance_id):
-            self._hypervisor.copy(instance_id, target, on_progress)
+            return self._hypervisor.copy(instance_id, target, on_progress)
 
     def abort_copy(self, instance_id: InstanceId) -> None:
         """Have a guest run that was being copied, or had been; `AgentDead` once cut."""

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from models.hardware.topology import HostTopology
 from models.ids import InstanceId
+from models.messages.disks import DiskImage
 from models.messages.letters import SpawnArgs
 
 Power = Literal["running", "shutdown", "nostate"]
@@ -37,7 +38,8 @@ class GuestDomain:
 
     A guest nobody asked us for has a spec too, as far as the hypervisor knows it. `power` is what
     the guest is, that of `spec` always `running`. `copied_to` names the host that a live migration
-    has copied the guest to, and that has it run since.
+    has copied the guest to, and that has it run since. `disk` stands for what is on the root disk
+    (a simulation's is a short text), None while it is awaited from another host.
     """
 
     instance_id: InstanceId
@@ -45,6 +47,7 @@ class GuestDomain:
     spec: SpawnArgs | None
     fault: str = ""
     copied_to: str | None = None
+    disk: str | None = ""
 
 
 class Hypervisor(Protocol):
@@ -73,11 +76,15 @@ class Hypervisor(Protocol):
         ...
 
     def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
-        """Define a guest with the power of its spec; `Broken` when another spec has this id."""
+        """Define a guest with the power of its spec; `Broken` when another spec has this id.
+
+        Its root disk comes from where `spec.root_disk` says; one that is there already is kept.
+        `HostRefused` (`disk_damaged`) when what has come is not what its checksum says.
+        """
         ...
 
     def reshape(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
-        """Give a guest another definition and power; `HostRefused` when there is none."""
+        """Give a guest another definition and power; its disk stays. `HostRefused` without one."""
         ...
 
     def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
@@ -89,15 +96,34 @@ class Hypervisor(Protocol):
         ...
 
     def power_on(self, instance_id: InstanceId) -> None:
-        """Start a guest; `HostRefused` when there is none."""
+        """Start a guest; `HostRefused` when there is none, or its disk is still awaited."""
         ...
 
     def power_off(self, instance_id: InstanceId) -> None:
         """Stop a guest, keeping it; `HostRefused` when there is none."""
         ...
 
-    def snapshot(self, instance_id: InstanceId) -> None:
-        """Save the disk of a guest as an image; `HostRefused` when there is none."""
+    def snapshot(self, instance_id: InstanceId) -> DiskImage:
+        """Save the disk of a guest as an image that outlives it; `HostRefused` without one."""
+        ...
+
+    def offer_disk(self, instance_id: InstanceId) -> DiskImage:
+        """Let another host take the disk of a guest that does not run; it stays as it is here.
+
+        `HostRefused` when there is no guest, when it runs, or when its disk is still awaited.
+        """
+        ...
+
+    def take_disk(self, instance_id: InstanceId, disk: DiskImage) -> str:
+        """Have a disk that another host offers, whole, in a guest that does not run; its checksum.
+
+        `HostRefused` when there is no guest or it runs, and (`disk_damaged`), nothing kept, when
+        what came is not what was offered.
+        """
+        ...
+
+    def check_disk(self, instance_id: InstanceId) -> None:
+        """Change nothing; `HostRefused` when there is no guest, or its disk is still awaited."""
         ...
 
     def check_target(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
@@ -108,12 +134,15 @@ class Hypervisor(Protocol):
         """Change nothing; `HostRefused` when there is no guest, or none that runs."""
         ...
 
-    def activate(self, instance_id: InstanceId) -> None:
-        """Let a guest run whose memory has come; `HostRefused` when none runs or waits."""
+    def activate(self, instance_id: InstanceId, disk: DiskImage | None = None) -> None:
+        """Let a guest run whose memory and disk have come; `HostRefused` when none runs or waits.
+
+        `disk` is what the copy has said of the disk that travelled with the memory.
+        """
         ...
 
-    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> None:
-        """Copy a running guest to the host where it waits; in the end it is stopped here.
+    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> DiskImage:
+        """Copy a running guest, memory and disk, to the host where it waits, and stop it here.
 
         Takes as long as it takes. `HostRefused` when there is no guest, or none that runs; one
         that has been copied there already is done at once.

@@ -72,17 +72,30 @@ def _read(path: Path) -> GuestDomain:
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
         spec = parse(SpawnArgs, saved["spec"])
-        if saved["power"] not in _POWERS:
-            return GuestDomain(instance_id, "nostate", spec)
-        return GuestDomain(instance_id, saved["power"], spec, copied_to=saved.get("copied_to"))
+        copied_to, disk = saved.get("copied_to"), saved.get("disk", "")
+        power = saved["power"]
+        if power not in _POWERS:
+            return GuestDomain(instance_id, "nostate", spec, disk=disk)
+        return GuestDomain(instance_id, power, spec, copied_to=copied_to, disk=disk)
     except (OSError, ValueError, KeyError, TypeError, ConductorError) as error:
         # One unreadable guest must not hide the others (case N33).
-        return GuestDomain(instance_id, "nostate", None, fault=str(error))
+        return GuestDomain(instance_id, "nostate", None, fault=_why_unreadable(error))
+
+
+def _why_unreadable(error: Exception) -> str:
+    """Return it in words of ours: what was raised may show the host's paths and the file's text."""
+    why = error.code if isinstance(error, ConductorError) else type(error).__name__
+    return f"its definition cannot be read ({why})"
 
 
 def _to_json(domain: GuestDomain) -> dict[str, object]:
     spec = domain.spec.to_json() if domain.spec else None
-    return {"power": domain.power, "spec": spec, "copied_to": domain.copied_to}
+    return {
+        "power": domain.power,
+        "spec": spec,
+        "copied_to": domain.copied_to,
+        "disk": domain.disk,
+    }
 
 
 def _replace(path: Path, content: str) -> None:
@@ -97,5 +110,5 @@ def _tell(directory: Path, instance_id: InstanceId, verb: str) -> None:
 
 
 def _failed(path: Path, error: OSError) -> Broken:
-    message = f"the simulated hypervisor cannot save {path}: {error.strerror}"
-    return Broken("hypervisor_state", message, path=str(path))
+    message = f"the simulated hypervisor cannot save {path.name}: {error.strerror}"
+    return Broken("hypervisor_state", message, file=path.name)

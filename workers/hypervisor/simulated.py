@@ -13,7 +13,9 @@ from typing import TypeAlias
 
 from models.errors import Broken, HostRefused, Unreachable
 from models.ids import InstanceId
+from models.messages.disks import DiskImage, RootDisk
 from models.messages.letters import SpawnArgs
+from workers.hypervisor.disks import disk_image, disk_of, made_disk
 from workers.hypervisor.fates import Call, Fate, Fates, always_done
 from workers.hypervisor.port import IMAGE_CORRUPT, GuestDomain, Hardware, OnProgress, Power
 from workers.hypervisor.saved import read_domains, read_images, write_domain, write_images
@@ -22,6 +24,7 @@ SPAWN, DESTROY, POWER_ON, POWER_OFF = "spawn", "destroy", "power_on", "power_off
 RESHAPE, REBUILD, SNAPSHOT = "reshape", "rebuild", "snapshot"
 CHECK_TARGET, CHECK_SOURCE, ACTIVATE = "check_target", "check_source", "activate"
 COPY, ABORT_COPY, CACHE_IMAGES = "copy", "abort_copy", "cache_images"
+OFFER_DISK, TAKE_DISK, CHECK_DISK = "offer_disk", "take_disk", "check_disk"
 
 TICK_S = 1.0
 """Time between two words on how far a copy is."""
@@ -100,7 +103,10 @@ class SimulatedHypervisor:
             if before is not None and before.spec != wanted.spec:
                 message = f"instance {instance_id} exists here with another spec"
                 raise Broken("domain_differs", message, instance_id=instance_id)
-            return wanted
+            disk = made_disk(spec) if before is None else before.disk
+            if disk is None and wanted.power == "running":
+                raise _awaits_disk(instance_id)
+            return replace(wanted, disk=disk)
 
         self._perform(instance_id, SPAWN, spawned)
 
@@ -108,14 +114,14 @@ class SimulatedHypervisor:
         """Give a guest another definition and power; `HostRefused` when there is none."""
 
         def reshaped(before: GuestDomain | None) -> GuestDomain:
-            _there(instance_id, before)
-            return _defined(instance_id, spec)
+            return replace(_defined(instance_id, spec), disk=_there(instance_id, before).disk)
 
         self._perform(instance_id, RESHAPE, reshaped)
 
     def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
         """Make a guest anew from its image, whatever was there under its id."""
-        self._perform(instance_id, REBUILD, lambda _: _defined(instance_id, spec))
+        made = replace(_defined(instance_id, spec), disk=made_disk(spec))
+        self._perform(instance_id, REBUILD, lambda _: made)
 
     def destroy(self, instance_id: InstanceId) -> None:
         """Stop and remove a guest."""
@@ -124,7 +130,9 @@ class SimulatedHypervisor:
     def power_on(self, instance_id: InstanceId) -> None:
         """Start a guest; `HostRefused` when there is none."""
         self._perform(
-            instance_id, POWER_ON, lambda before: _powered(instance_id, before, "running")
+            instance_id,
+            POWER_ON,
+            lambda before: _powered(instance_id, _with_disk(instance_id, before), "running"),
         )
 
     def power_off(self, instance_id: InstanceId) -> None:
@@ -133,9 +141,40 @@ class SimulatedHypervisor:
             instance_id, POWER_OFF, lambda before: _powered(instance_id, before, "shutdown")
         )
 
-    def snapshot(self, instance_id: InstanceId) -> None:
-        """Take the time of it; `HostRefused` when there is no guest."""
-        self._perform(instance_id, SNAPSHOT, lambda before: _there(instance_id, before))
+    def write_disk(self, instance_id: InstanceId, text: str) -> None:
+        """Write on a root disk, as the guest itself does."""
+        with self._lock:
+            domain = replace(self._domains[instance_id], disk=text)
+            if self._directory is not None:
+                write_domain(self._directory, instance_id, "write_disk", domain)
+            self._domains[instance_id] = domain
+
+    def snapshot(self, instance_id: InstanceId) -> DiskImage:
+        """Save what is on the disk; `HostRefused` when there is no guest."""
+        self._perform(instance_id, SNAPSHOT, lambda before: _with_disk(instance_id, before))
+        return self._disk(instance_id)
+
+    def offer_disk(self, instance_id: InstanceId) -> DiskImage:
+        """Let another host take the disk; `HostRefused` while the guest runs."""
+        self._perform(
+            instance_id,
+            OFFER_DISK,
+            lambda before: _with_disk(instance_id, _stopped(instance_id, before)),
+        )
+        return self._disk(instance_id)
+
+    def take_disk(self, instance_id: InstanceId, disk: DiskImage) -> str:
+        """Have the disk that another host offers; `HostRefused` when it came damaged."""
+        self._perform(
+            instance_id,
+            TAKE_DISK,
+            lambda before: replace(_stopped(instance_id, before), disk=disk_of(disk)),
+        )
+        return self._disk(instance_id).checksum
+
+    def check_disk(self, instance_id: InstanceId) -> None:
+        """Change nothing; `HostRefused` when there is no guest, or its disk is still awaited."""
+        self._perform(instance_id, CHECK_DISK, lambda before: _with_disk(instance_id, before))
 
     def check_target(self, instance_id: InstanceId, _: SpawnArgs) -> None:
         """Change nothing: a simulation can run any guest."""
@@ -145,14 +184,15 @@ class SimulatedHypervisor:
         """Change nothing; `HostRefused` when there is no guest, or none that runs."""
         self._perform(instance_id, CHECK_SOURCE, lambda before: _running(instance_id, before))
 
-    def activate(self, instance_id: InstanceId) -> None:
+    def activate(self, instance_id: InstanceId, disk: DiskImage | None = None) -> None:
         """Let a waiting guest run; `HostRefused` when there is none, or one that is stopped."""
-        self._perform(instance_id, ACTIVATE, lambda before: _activated(instance_id, before))
+        self._perform(instance_id, ACTIVATE, lambda before: _activated(instance_id, before, disk))
 
-    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> None:
+    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> DiskImage:
         """Take the time of a copy, telling how far it is; in the end the guest is stopped here.
 
-        Nothing travels: the guest that waits on the target is another simulation's.
+        Nothing travels but what is on the disk, in the answer: the guest that waits on the target
+        is another simulation's.
         """
 
         def copied(before: GuestDomain | None) -> GuestDomain:
@@ -168,6 +208,7 @@ class SimulatedHypervisor:
                 _wait_telling(call, fate, on_progress)
 
         self._perform(instance_id, COPY, copied, wait)
+        return self._disk(instance_id)
 
     def abort_copy(self, instance_id: InstanceId) -> None:
         """Have a guest run that was being copied, or had been; `HostRefused` when there is none."""
@@ -189,6 +230,9 @@ class SimulatedHypervisor:
         with self._lock:
             for call in self._running.get(instance_id, ()):
                 call.aborted.set()
+
+    def _disk(self, instance_id: InstanceId) -> DiskImage:
+        return disk_image(instance_id, _with_disk(instance_id, self.domain(instance_id)).disk or "")
 
     def _perform(
         self, instance_id: InstanceId, verb: str, change: _Change, wait: _Wait | None = None
@@ -295,6 +339,26 @@ def _powered(instance_id: InstanceId, before: GuestDomain | None, power: Power) 
     return replace(_there(instance_id, before), power=power, copied_to=None)
 
 
+def _with_disk(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
+    there = _there(instance_id, before)
+    if there.disk is None:
+        raise _awaits_disk(instance_id)
+    return there
+
+
+def _awaits_disk(instance_id: InstanceId) -> HostRefused:
+    message = f"the disk of instance {instance_id} has not come yet"
+    return HostRefused("disk_awaited", message, instance_id=instance_id)
+
+
+def _stopped(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
+    there = _there(instance_id, before)
+    if there.power == "running":
+        message = f"instance {instance_id} runs: its disk changes meanwhile"
+        raise HostRefused("still_running", message, instance_id=instance_id)
+    return there
+
+
 def _running(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
     there = _there(instance_id, before)
     if there.power != "running":
@@ -303,8 +367,13 @@ def _running(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain
     return there
 
 
-def _activated(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
+def _activated(
+    instance_id: InstanceId, before: GuestDomain | None, disk: DiskImage | None
+) -> GuestDomain:
     there = _there(instance_id, before)
+    if there.power == "nostate" and disk is not None:
+        there = replace(there, disk=disk_of(disk))
+    there = _with_disk(instance_id, there)
     if there.power == "shutdown":
         # Started from its disk it would have forgotten what it was doing, and nobody would know.
         message = f"instance {instance_id} is stopped and waits for no memory"
@@ -313,5 +382,6 @@ def _activated(instance_id: InstanceId, before: GuestDomain | None) -> GuestDoma
 
 
 def _defined(instance_id: InstanceId, spec: SpawnArgs) -> GuestDomain:
-    # Power is the guest's, not the definition's: two specs that differ in it are the same guest.
-    return GuestDomain(instance_id, spec.power, spec.model_copy(update={"power": "running"}))
+    # Power and disk are the guest's, not the definition's: specs that differ in them are the same.
+    own = {"power": "running", "root_disk": RootDisk()}
+    return GuestDomain(instance_id, spec.power, spec.model_copy(update=own))
