@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
@@ -37,6 +38,29 @@ def _listed(pattern: str, rule: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
+def _url(*schemes: str) -> AfterValidator:
+    """Accept URLs with one of the schemes, several with `;` between; what is in them is secret."""
+    rule = f"should begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+
+    def checked(text: str) -> str:
+        for each in filter(None, text.split(";")):
+            scheme, separator, _ = each.partition("://")
+            if not separator or scheme not in schemes:
+                given = f", not with {scheme[:20]}://" if separator and scheme.isalnum() else ""
+                raise ValueError(rule + given)
+            try:
+                port = urlsplit(each).port
+            except ValueError:
+                port = 0
+            if port == 0:
+                raise ValueError("its host or port is none: a port is a number from 1 to 65535")
+        return text
+
+    return AfterValidator(checked)
+
+
+BrokerUrl = Annotated[str, _url("amqp", "amqps")]
+ResultUrl = Annotated[str, _url("redis", "rediss", "unix")]
 Names = Annotated[str, _listed(r"[\w.-]+", "should be NAME,NAME,… without spaces")]
 Multipliers = Annotated[
     str,
@@ -56,8 +80,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     database_url: str = ""
-    broker_url: str = ""
-    result_url: str = ""
+    broker_url: BrokerUrl = ""
+    result_url: ResultUrl = ""
     placement_url: SecretStr = SecretStr("")
     """An OpenStack Placement server that is asked before a claim counts, and told of all others."""
     state_dir: Path = Field(default_factory=default_state_dir)

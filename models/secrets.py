@@ -18,14 +18,30 @@ _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRETS: Final = frozenset(
     {
         *("credential", "credentials", "passphrase", "passwd", "password", "passwords", "pwd"),
-        *("personality", "secret", "secrets", "token", "tokens", "userdata"),
+        *("personality", "secret", "secrets", "token", "tokens", "userdata", "pw", "pass"),
+        *(
+            "apikey",
+            "apikeys",
+            "accesskey",
+            "accountkey",
+            "secretkey",
+            "privatekey",
+            "jwt",
+            "bearer",
+            "cookie",
+        ),
+        *("authorization", "otp", "totp", "psk", "passcode", "passkey", "htpasswd"),
+        *("apitoken", "authtoken", "sessionid", "csrf", "dsn", "creds", "cred", "kubeconfig"),
     }
 )
-_KEYS: Final = ("access", "api", "encryption", "master", "private", "secret", "signing")
+_KEYS: Final = (
+    *("access", "account", "api", "auth", "client", "encryption", "license", "luks"),
+    *("master", "private", "secret", "service", "shared", "signing", "storage"),
+)
 _PAIRS: Final = frozenset(
     {
         *(("user", "data"), ("admin", "pass"), ("db", "pass"), ("root", "pass")),
-        *(("key", "data"), ("key", "material"), ("auth", "header")),
+        *(("key", "data"), ("key", "material"), ("auth", "header"), ("session", "id")),
         *((kind, word) for kind in _KEYS for word in ("key", "keys")),
     }
 )
@@ -37,10 +53,26 @@ _ASK: Final = frozenset({"operation_id", "step", "attempt", "sequence"})
 
 # A name begins where no name goes on before it: else a long one would be read from each letter.
 _NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]++)\\?["']?\s*+[:=]\s*+""")
+# What is a secret whatever it is called: passwords in URLs, signed tokens, private keys.
+_BY_ITSELF: Final = re.compile(
+    r"(?P<before>://[^\s/:@\"'<>]{0,256}:)[^\s/@\"'<>]{1,1024}(?=@)"
+    r"|\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+# `<password kind="x">…`, and elements that name what they hold: `<entry key="password">…`.
+_ELEMENT: Final = re.compile(r"<(?:[\w.-]+:)?([\w.-]+)((?:\s[^<>]*)?)>")
+_SAYS_NAME: Final = re.compile(r"""\b(?:name|key|id|field|property)\s*=\s*["']([\w.-]+)["']""")
+_SAYS_VALUE: Final = re.compile(r"""\b(value|content)\s*=\s*("[^"]*"?|'[^']*'?)""")
+_PAIR: Final = ("name", "key", "field")
+"""Where an object says what its `value` is, as lists of variables have it."""
+
 # Of a list or an object the whole rest is the value: nothing says where it ends.
 _VALUE: Final = re.compile(
-    r"""[\[{].*|"(?:[^"\\]|\\.)*+"?|\\"(?:[^"\\]|\\[^"])*+(?:\\")?|'[^']*+'?"""
-    r"""|[^\s,;&{}\[\]"']++""",
+    r"""[|>][+-]?[0-9]?[ \t]*\n(?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)*"""
+    r"""|(?:-[ \t][^\n]*(?:\n[ \t]*|\Z))+|(?:Bearer|Basic|Digest|Token)[ \t]+[^\s,;"']+"""
+    r"""|[\[{].*|"(?:[^"\\]|\\.)*+"?|\\"(?:[^"\\]|\\[^"])*+(?:\\")?|'[^']*+'?"""
+    r"""|[^\s,;&{}\[\]"'<>]++(?:[ \t]++[^\s,;&{}\[\]"'<>=:]++(?![=:]))*+""",
     re.DOTALL,
 )
 
@@ -66,7 +98,34 @@ def masked(value: Any) -> Any:
 
 
 def masked_text(text: str) -> str:
-    """Return text that is no JSON with what follows a secret's name masked, as well as can be."""
+    """Return text that is no JSON with what follows a secret's name masked, as well as can be.
+
+    Names are told in JSON that is cut, in YAML, XML, shells, queries and headers.
+    """
+    text = _BY_ITSELF.sub(lambda found: (found["before"] or "") + MASK, text)
+    return _masked_named(_masked_elements(text) if "<" in text else text)
+
+
+def _masked_elements(text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    for found in _ELEMENT.finditer(text):
+        if found.start() < at:
+            continue
+        said = _SAYS_NAME.search(found[2])
+        if not is_secret(found[1]) and not (said and is_secret(said[1])):
+            continue
+        inside = _SAYS_VALUE.sub(lambda value: f'{value[1]}="{MASK}"', found[0])
+        kept += text[at : found.start()], inside
+        at = found.end()
+        if not found[2].rstrip().endswith("/"):
+            end = text.find(f"</{found[0][1:].split(maxsplit=1)[0].rstrip('>')}", at)
+            kept.append(MASK)
+            at = len(text) if end < 0 else end
+    return "".join((*kept, text[at:]))
+
+
+def _masked_named(text: str) -> str:
     kept: list[str] = []
     at = 0
     for found in _NAMED.finditer(text):
@@ -90,7 +149,7 @@ def secret_fields(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, each in value.items():
             here = f"{path}.{name}" if path else str(name)
-            if is_secret(str(name)):
+            if is_secret(str(name)) or (name == "value" and _says_secret(value)):
                 yield here
             elif name not in _PUBLIC:
                 yield from secret_fields(each, here)
@@ -103,15 +162,26 @@ def _masked(value: Any, *, secret: bool, deep: int) -> Any:
     if deep > _DEEPEST:
         return MASK
     if isinstance(value, Mapping):
+        told = _says_secret(value)
         return {
             name: each
             if name in _PUBLIC and not secret
-            else _masked(each, secret=_covers(secret, str(name), each), deep=deep + 1)
+            else _masked(
+                each,
+                secret=_covers(secret or (told and name == "value"), str(name), each),
+                deep=deep + 1,
+            )
             for name, each in value.items()
         }
     if isinstance(value, list | tuple):
         return [_masked(each, secret=secret, deep=deep + 1) for each in value]
     return MASK if secret and value is not None else value
+
+
+def _says_secret(value: Mapping[Any, Any]) -> bool:
+    """Say whether an object's `value` is a secret by the name that it gives beside it."""
+    names = (value.get(part) for part in _PAIR if "value" in value)
+    return any(isinstance(name, str) and is_secret(name) for name in names)
 
 
 def _covers(secret: bool, name: str, value: Any) -> bool:

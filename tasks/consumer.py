@@ -11,7 +11,7 @@ from typing import Any
 
 import kombu
 import structlog
-from amqp.exceptions import RecoverableConnectionError
+from amqp.exceptions import AccessRefused, NotAllowed, RecoverableConnectionError
 from celery import bootsteps
 from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
@@ -21,13 +21,17 @@ from celery.worker.state import maybe_shutdown
 from kombu import Connection, Message
 from kombu.common import ignore_errors
 
-from models.errors import Broken, Rejected, Unreachable
+from models.errors import Rejected, Unreachable
 from tasks.envelope import complaint, trimmed_headers
 from tasks.events import EventStream, WorkerEvents
 from tasks.patience import GivenBackError, Patience
-from tasks.routing import dead_letter_queue, declare_topology
+from tasks.routing import DIFFERS, dead_letter_queue, declare_topology
 
-EX_SOFTWARE = 70
+EX_WRONG, EX_SOFTWARE = 2, 70
+REFUSED = (AccessRefused, NotAllowed)
+"""What a broker says of a wrong password and of a vhost that is not there or not ours."""
+
+_REFUSED_WAIT_S = 5.0
 _DEAD_PREFETCH = 16
 _TICK_S = 1.0
 _HEARTBEAT_S = 10.0
@@ -136,10 +140,10 @@ class HardenedConsumer(Consumer):
         try:
             declare_topology(connection, self.consuming.hosts)
         except Rejected as error:
+            if error.code == DIFFERS:
+                _log.critical("the broker is set up otherwise", reason=error.message)
+                raise WorkerShutdown(EX_WRONG) from error
             _log.info("the topology is taken to be declared", reason=error.message)
-        except Broken as error:
-            _log.critical("the broker is set up otherwise", reason=error.message)
-            raise WorkerShutdown(EX_SOFTWARE) from error
         except Unreachable as error:
             raise RecoverableConnectionError(str(error)) from error
         return connection
@@ -150,11 +154,21 @@ class HardenedConsumer(Consumer):
         def complain(error: Exception, wait_s: float) -> None:
             _log.warning("no broker", at=conn.as_uri(), again_in_s=wait_s, reason=str(error))
 
-        conn.ensure_connection(
-            complain, interval_start=1, interval_step=1, interval_max=5, callback=maybe_shutdown
-        )
-        self.first_connection_attempt = False
-        return conn
+        while True:
+            try:
+                conn.ensure_connection(
+                    complain,
+                    interval_start=1,
+                    interval_step=1,
+                    interval_max=5,
+                    callback=maybe_shutdown,
+                )
+            except REFUSED as error:
+                complain(error, _REFUSED_WAIT_S)
+                _wait(_REFUSED_WAIT_S)
+            else:
+                self.first_connection_attempt = False
+                return conn
 
     def register_with_event_loop(self, hub: Any) -> None:
         """Look once a second whether to let go; this also bounds how late a signal is seen."""
@@ -229,6 +243,13 @@ class HardenedConsumer(Consumer):
     def _let_go_while_the_store_is_away(self) -> None:
         if self.consuming.patience.is_over():
             raise RecoverableConnectionError("the store does not answer: giving messages back")
+
+
+def _wait(seconds: float) -> None:
+    """Wait, and end with the process should it be told to."""
+    for _ in range(int(seconds / _TICK_S)):
+        maybe_shutdown()
+        time.sleep(_TICK_S)
 
 
 class DeadLetterStep(bootsteps.ConsumerStep):

@@ -15,7 +15,7 @@ from amqp.exceptions import AccessRefused, PreconditionFailed
 from celery.events.event import event_exchange
 from kombu import Connection, Exchange, Queue
 
-from models.errors import Broken, Rejected, Unreachable
+from models.errors import Rejected, Unreachable
 from models.ids import compute_queue
 from models.messages.letters import CONDUCTOR, DEAD_LETTERS, REPORTS, SCHEDULER
 from models.messages.notifications import TOPIC
@@ -26,6 +26,9 @@ DELIVERY_LIMIT = 20
 High, since every message in the prefetch buffer of a killed process counts as returned, and
 innocent ones must survive a row of crashes; low enough that a message which kills its worker ends.
 """
+
+DIFFERS = "topology_differs"
+"""A queue or exchange of ours is there with other arguments: it is not taken to be declared."""
 
 EXCHANGE = Exchange(CONDUCTOR, type="topic")
 REPORTS_EXCHANGE = Exchange(REPORTS, type="topic")
@@ -79,7 +82,7 @@ def dead_letter_queue() -> Queue:
 def declare_topology(connection: Connection, hosts: Iterable[str] = ()) -> None:
     """Declare exchanges, queues and bindings, those of `hosts` included; again is harmless.
 
-    Raises `Rejected` (`broker_forbids`) when the user may not declare, `Broken`
+    Raises `Rejected` (`broker_forbids`) when the user may not declare, `Rejected`
     (`topology_differs`) when something of the same name is there with other properties, and
     `Unreachable` when the broker is.
     """
@@ -96,6 +99,7 @@ def declare_topology(connection: Connection, hosts: Iterable[str] = ()) -> None:
     except AccessRefused as error:
         raise Rejected("broker_forbids", f"the broker forbids declaring: {error}") from error
     except PreconditionFailed as error:
-        raise Broken("topology_differs", f"declared otherwise on this broker: {error}") from error
+        what = f"the broker has it with other properties, which only you can mend there: {error}"
+        raise Rejected(DIFFERS, what) from error
     except connection.connection_errors as error:
         raise Unreachable("broker_unreachable", f"the broker went away: {error}") from error

@@ -8,24 +8,49 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import structlog
+from amqp.exceptions import AMQPError
 from celery import Celery
 from celery.app.trace import setup_worker_optimizations
 from celery.concurrency.thread import TaskPool
 from celery.worker import WorkController, state
+from kombu.exceptions import KombuError
 
+from models.errors import Rejected, Unreachable
 from tasks.app import check_late_acknowledgement
-from tasks.consumer import EX_SOFTWARE, Consuming, DeadLetterStep, HardenedConsumer
+from tasks.consumer import EX_SOFTWARE, REFUSED, Consuming, DeadLetterStep, HardenedConsumer
 from tasks.patience import Patience
+from tasks.routing import DIFFERS, declare_topology
 
 _EX_OK = 0
 _log = structlog.get_logger(__name__)
 # Two lines a message would say what the one line of its handler says better.
 _CHATTY = ("celery.worker.strategy", "celery.app.trace")
+
+
+def check_broker(app: Celery, hosts: Sequence[str] = ()) -> None:
+    """Raise `Rejected` for what of a broker only an operator can mend, before anything is begun.
+
+    `broker_refuses`: its account, password or vhost; `topology_differs`: one of our queues is
+    there with other arguments. A broker that is not there is waited for when consuming begins.
+    """
+    connection = app.connection_for_write()
+    try:
+        with connection:
+            connection.connect()
+            declare_topology(connection, hosts)
+    except REFUSED as error:
+        message = f"CONDUCTOR_BROKER_URL is {connection.as_uri()}: the broker refuses it: {error}"
+        raise Rejected("broker_refuses", message, key="CONDUCTOR_BROKER_URL") from error
+    except Rejected as error:
+        if error.code == DIFFERS:
+            raise
+    except (Unreachable, AMQPError, KombuError, OSError) as error:
+        _log.info("the broker is waited for", reason=str(error))
 
 
 def node_name(role: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 
 from conductor.cli.clockwork import Job, clockwork
 from conductor.cli.failures import DEFECT
+from conductor.cli.folders import make_folder
 from conductor.cli.simulated_hosts import default_hardware, read_hardware
 from conductor.cli.worker_settings import worker_settings
 from conductor.settings import Settings
@@ -21,7 +22,7 @@ from tasks.asks import begun
 from tasks.carrier import CeleryCarrier
 from tasks.compute import Host, serve_compute
 from tasks.events import EventStream
-from tasks.worker import node_name
+from tasks.worker import check_broker, node_name
 from workers.actions.verbs import VERBS
 from workers.agent import Agent
 from workers.hypervisor.fates import Fates, Habit, Habits, seeded
@@ -44,9 +45,11 @@ class ComputeOptions:
 
 def run_compute(settings: Settings, options: ComputeOptions) -> int:
     """Serve one host until told to stop; return the exit code."""
-    journal = FileJournal(options.directory)
     app = make_app(settings.broker_url)
     host = Host(options.host, VERBS)
+    check_broker(app, [host.name])
+    make_folder(options.directory, "--state-dir")
+    journal = FileJournal(options.directory)
     events = EventStream(app, node_name(host.role))
     carrier = CeleryCarrier(app, events)
     try:

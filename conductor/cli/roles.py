@@ -29,11 +29,12 @@ from conductor.sight import Sight, arguments_of
 from conductor.store.open import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat, Json, OperationRecord
-from models.errors import Conflict, Rejected, Unreachable
+from models.errors import Rejected
 from models.lifecycle import OperationState
 from models.messages.carrier import Carrier
 from models.messages.letters import said
 from models.messages.requests import PREFIX
+from models.tables.upgrade import check_ready
 from tasks.app import make_app
 from tasks.asks import given_up
 from tasks.carrier import CeleryCarrier
@@ -42,7 +43,7 @@ from tasks.depths import queue_depths
 from tasks.events import EventStream
 from tasks.results import ResultShower, Shown, event_of
 from tasks.scheduler import serve_scheduler
-from tasks.worker import node_name
+from tasks.worker import check_broker, node_name
 
 SHOW_ENDS_EVERY_S: Final = 5.0
 FORGET_EVERY_S: Final = 0.2
@@ -121,9 +122,13 @@ def _means(settings: Settings, role: str) -> Iterator[Means]:
     if not settings.database_url:
         message = f"CONDUCTOR_DATABASE_URL is not set: `serve {role}` needs a database"
         raise Rejected("setting_missing", message, key="CONDUCTOR_DATABASE_URL")
-    store = open_store(settings.store_url)
-    _refuse_without_tables(store)
+    if settings.database_url == "memory://":
+        message = "CONDUCTOR_DATABASE_URL is memory://: processes share nothing through it"
+        raise Rejected("setting_invalid", message, key="CONDUCTOR_DATABASE_URL")
+    check_ready(settings.store_url)
     app = make_app(settings.broker_url)
+    check_broker(app)
+    store = open_store(settings.store_url)
     name = node_name(role)
     events = EventStream(app, name)
     carrier = CeleryCarrier(app, events)
@@ -134,16 +139,6 @@ def _means(settings: Settings, role: str) -> Iterator[Means]:
         events.close()
         carrier.close()
         store.close()
-
-
-def _refuse_without_tables(store: Store) -> None:
-    """Raise `Unreachable` (`database_schema`) at once; a database that is away may come back."""
-    try:
-        with store.read() as uow:
-            uow.heartbeats.count()
-    except (Conflict, Unreachable) as error:
-        if error.code == "database_schema":
-            raise
 
 
 def _beat(outbox: Outbox, name: str, kind: str) -> Callable[[], None]:

@@ -12,13 +12,19 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.pool import NullPool
 
-from models.errors import Rejected
-from models.tables.engines import sqlite_writer
+from models.errors import Rejected, Unreachable
+from models.tables.engines import postgresql, sqlite_writer
 from models.tables.failures import translated
-from models.tables.urls import engine_url
+from models.tables.schema import METADATA
+from models.tables.urls import engine_url, shown_url
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
+_NOT_OURS: Final = """
+    SELECT name FROM unnest(CAST(:names AS text[])) AS name WHERE NOT (
+        has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT')
+        AND has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE'))
+"""
 _LOCK: Final = 0x636F6E64
 """Number of the advisory lock that two upgrades of one PostgreSQL database take in turn."""
 
@@ -43,6 +49,43 @@ def upgrade(url: str) -> list[str]:
             return _upgraded(connection)
     finally:
         engine.dispose()
+
+
+def check_ready(url: str) -> None:
+    """Raise unless this version can work on the database as it is, with the role of the URL.
+
+    `Unreachable` where it is away, can only be read, or has tables that `upgrade` has yet to
+    bring up to date (`database_schema`), `Rejected` for those of a later version (`database_newer`)
+    and for a role that may not write them (`database_role`).
+    """
+    target = engine_url(url)
+    engine = sqlite_writer(target) if target.get_backend_name() == "sqlite" else postgresql(target)
+    try:
+        with translated(), engine.connect() as connection:
+            scripts = ScriptDirectory(str(MIGRATIONS))
+            _check_known(connection, scripts)
+            found = MigrationContext.configure(connection).get_current_heads()
+            if set(found) != set(scripts.get_heads()):
+                stands = f"tables of revision {', '.join(found)}" if found else "no tables"
+                raise Unreachable(
+                    "database_schema",
+                    f"{shown_url(url)} has {stands}, this version needs those of "
+                    f"{', '.join(scripts.get_heads())}: `conductor db upgrade` makes them",
+                )
+            if connection.dialect.name == "postgresql":
+                _check_role(connection, shown_url(url))
+    finally:
+        engine.dispose()
+
+
+def _check_role(connection: Connection, shown: str) -> None:
+    if connection.scalar(text("SELECT current_setting('transaction_read_only')")) == "on":
+        raise Unreachable("database_read_only", f"{shown} can only be read")
+    missing = connection.scalars(text(_NOT_OURS), {"names": sorted(METADATA.tables)}).all()
+    if missing:
+        some = ", ".join(missing[:3])
+        message = f"{shown} has a role that may not read and write {len(missing)} tables: {some}"
+        raise Rejected("database_role", message, key="database_url")
 
 
 def _upgraded(connection: Connection) -> list[str]:

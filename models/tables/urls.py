@@ -36,6 +36,11 @@ def engine_url(url: str) -> URL:
     return given.set(drivername=driver)
 
 
+def shown_url(url: str) -> str:
+    """Return the URL of a database without its password."""
+    return engine_url(url).render_as_string(hide_password=True)
+
+
 def _rejected(shown: str, rule: str) -> Rejected:
     return Rejected(
         "database_url_invalid", f"database_url is {shown}: {rule}", key="database_url", value=shown

@@ -40,3 +40,37 @@ def test_the_password_of_flower_is_in_no_text_of_the_settings() -> None:
     settings = read_settings({"CONDUCTOR_FLOWER_PASSWORD": "canary-3c"})
     assert settings.flower_password.get_secret_value() == "canary-3c"
     assert "canary-3c" not in f"{settings!r} {settings} {settings.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
+        ("redis://:canary-3c@h/0", "should begin with amqp:// or amqps://, not with redis://"),
+        ("memory://", "not with memory://"),
+        ("http://h", "not with http://"),
+        ("filesystem://", "not with filesystem://"),
+        ("canary-3c@h", "should begin with amqp://"),
+        ("amqp://a:canary-3c@h:port/", "a port is a number"),
+        ("amqp://h:99999", "a port is a number"),
+        ("amqp://h:0", "a port is a number"),
+        ("amqp://h;redis://h", "not with redis://"),
+    ],
+)
+def test_a_url_that_is_no_broker_is_refused_with_the_rule_and_without_its_password(
+    url: str, rule: str
+) -> None:
+    with pytest.raises(Rejected) as caught:
+        read_settings({"CONDUCTOR_BROKER_URL": url})
+    assert caught.value.message.startswith("CONDUCTOR_BROKER_URL is ***: ")
+    assert rule in caught.value.message
+    assert "canary-3c" not in caught.value.message
+
+
+@pytest.mark.parametrize("url", ["amqp://", "amqps://a:b@h:5671/v", "amqp://h1;amqp://h2", ""])
+def test_urls_of_brokers_are_taken(url: str) -> None:
+    assert read_settings({"CONDUCTOR_BROKER_URL": url}).broker_url == url
+
+
+def test_a_result_backend_that_we_do_not_write_to_is_refused() -> None:
+    with pytest.raises(Rejected, match=r"CONDUCTOR_RESULT_URL is .*redis://"):
+        read_settings({"CONDUCTOR_RESULT_URL": "rpc://"})

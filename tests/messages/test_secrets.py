@@ -30,6 +30,18 @@ def refusal(instance: Mapping[str, Any]) -> Rejected:
     [
         *("password", "adminPass", "admin_password", "db.password", "API_KEY", "apiKey"),
         *("user_data", "userData", "personality", "token", "auth-token", "private_key_pem"),
+        *(
+            "apikey",
+            "APIKEY",
+            "pw",
+            "db_pw",
+            "jwt",
+            "id_jwt",
+            "authorization",
+            "db_pass",
+            "sharedKey",
+        ),
+        *("accountkey", "sessionId", "psk", "bearer", "clientKey", "dsn"),
         *("AWS_SECRET_ACCESS_KEY", "passwordHash", "password2", "secrets", "credentials"),
     ],
 )
@@ -120,6 +132,25 @@ def test_whatever_is_nested_too_deep_to_look_at_is_masked() -> None:
         'secrets: ["a", "%s"',
         'credentials = {"a": {"b": "%s"',
         '"api_key"\n:\n%s',
+        "<vm><password>%s</password><name>web</name></vm>",
+        '<password kind="plain">%s</password>',
+        "<password>%s",
+        "<a:password>%s</a:password>",
+        "<password><![CDATA[%s]]></password>",
+        "<auth><secret><a>%s</a></secret></auth>",
+        '<entry key="db_password">%s</entry>',
+        '<property name="apikey" value="%s"/>',
+        "<user password='%s'/>",
+        "password: |\n  first\n  %s\nname: web",
+        "password: >-\n    first\n\n    %s\n",
+        "password:\n  - a\n  - %s\nname: web",
+        "- db:\n    pw: %s\n",
+        "password: two %s",
+        "apikey=%s",
+        "Authorization: Bearer %s",
+        "https://me:%s@example.org/x",
+        "-----BEGIN RSA PRIVATE KEY-----\n%s\n-----END RSA PRIVATE KEY-----",
+        "x eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.%s y",
     ],
 )
 def test_secrets_in_text_that_is_no_json_are_masked_too(text: str) -> None:
@@ -128,12 +159,37 @@ def test_secrets_in_text_that_is_no_json_are_masked_too(text: str) -> None:
     assert MASK in safe
 
 
+def test_an_object_that_names_its_value_is_masked_and_refused() -> None:
+    given = {"env": [{"name": "DB_PASSWORD", "value": CANARY}, {"name": "MODE", "value": "x"}]}
+    safe = {"env": [{"name": "DB_PASSWORD", "value": MASK}, {"name": "MODE", "value": "x"}]}
+    assert masked(given) == safe
+    assert list(secret_fields(given)) == ["env.0.value"]
+
+
+def test_what_is_beside_a_secret_in_xml_and_yaml_stays() -> None:
+    assert (
+        masked_text("<vm><pw>x</pw><name>web</name></vm>")
+        == "<vm><pw>***</pw><name>web</name></vm>"
+    )
+    assert masked_text("password: |\n  a\nname: web").endswith("name: web")
+
+
 def test_text_without_secrets_stays_to_the_letter() -> None:
     text = '{"instance": {"name": "web", "key_name": "k", "at": 12:30}, broken'
     assert masked_text(text) == text
 
 
-@pytest.mark.parametrize("text", ["a" * 10**6, "password " * 10**5, 'password="' + '\\"' * 10**5])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 10**6,
+        "password " * 10**5,
+        "<password>" * 10**5,
+        "<a " * 10**5,
+        "://" * 10**5,
+        'password="' + '\\"' * 10**5,
+    ],
+)
 def test_long_text_is_masked_in_time_that_grows_with_it(text: str) -> None:
     began = time.monotonic()
     masked_text(text)

@@ -11,7 +11,7 @@ import pika
 import pytest
 from kombu import Connection
 
-from models.errors import Broken, Rejected, Unreachable
+from models.errors import Rejected, Unreachable
 from models.messages.letters import Instruction, Token, instruction_letter
 from tasks.app import check_late_acknowledgement, make_app
 from tasks.carrier import CeleryCarrier
@@ -59,7 +59,7 @@ def test_a_queue_that_is_there_with_other_properties_is_named(
     url = fresh_vhost()
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         connection.channel().queue_declare("scheduler", durable=False)
-    with Connection(url) as connection, pytest.raises(Broken, match="'scheduler'") as caught:
+    with Connection(url) as connection, pytest.raises(Rejected, match="'scheduler'") as caught:
         declare_topology(connection)
     assert caught.value.code == "topology_differs"
 
