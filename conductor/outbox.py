@@ -166,7 +166,8 @@ def kept_once(uow: UnitOfWork, letter: DeadLetter) -> bool:
     """Keep a message that could not be handled, and say whether it was not kept before."""
     if uow.dead_letters.get(letter.id) is not None:
         return False
-    uow.dead_letters.add(letter)
+    # As the others are, by the clock that all processes share: they are kept for so long.
+    uow.dead_letters.add(replace(letter, at=uow.now))
     return True
 
 

@@ -46,13 +46,13 @@ class Rounds:
         except Exception as error:  # noqa: BLE001 - it is raised when the other parts are done
             code = error.code if isinstance(error, ConductorError) else type(error).__name__
             log.warning("a part of the periodic work failed", part=name, code=code)
-            self._note(name, f"{code}: {error}")
+            self.note(name, f"{code}: {error}")
             return error
-        if name in self._noted:
-            self._clear(name)
+        self.clear(name)
         return None
 
-    def _note(self, name: str, why: str) -> None:
+    def note(self, name: str, why: str) -> None:
+        """Let `health` say why a part is not well."""
         if self._noted.get(name) == why:
             return
 
@@ -63,7 +63,10 @@ class Rounds:
         if self._written(put):
             self._noted[name] = why
 
-    def _clear(self, name: str) -> None:
+    def clear(self, name: str) -> None:
+        """Let `health` say no more of a part: it is well."""
+        if name not in self._noted:
+            return
         if self._written(lambda uow: uow.catalogue.drop(TROUBLE, f"{self._process}/{name}")):
             del self._noted[name]
 

@@ -96,7 +96,7 @@ class ConductorService:
         self._on_change = on_change
         self._carrier = carrier
         self._echo_at = 0.0
-        self._rounds = Rounds(store, self._settings.name)
+        self.rounds = Rounds(store, self._settings.name)
         self.outbox = Outbox(store, carrier)
 
     # -- messages --------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class ConductorService:
         Every conductor does this; all of it may happen twice. Each part is done whatever becomes
         of the others; raises the first error behind them.
         """
-        self._rounds.run(
+        self.rounds.run(
             heartbeat=lambda: self._send_echo(self.outbox.run(self._say_that_we_live)),
             outbox=self._sweep,
             reaper=lambda: reap(self._store, self.outbox, self.drive),
@@ -277,7 +277,7 @@ class ConductorService:
         def drop(work: Callable[[UnitOfWork], int]) -> Callable[[], None]:
             return lambda: gone.append(self.outbox.run(work))
 
-        self._rounds.run(
+        self.rounds.run(
             operations=drop(
                 lambda uow: uow.operations.drop_ended_before(uow.now - keep.operations_s, limit)
             ),

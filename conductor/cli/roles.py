@@ -11,6 +11,7 @@ from typing import Final
 from celery import Celery
 from prometheus_client import CollectorRegistry
 
+from conductor import clocks
 from conductor.cli.clockwork import Job, clockwork
 from conductor.cli.embedded import (
     CONFIRM_EVERY_S,
@@ -23,6 +24,7 @@ from conductor.cli.partner import FOLLOW_EVERY_S, partner_of
 from conductor.cli.reach import say_goodbye
 from conductor.operations import OPERATIONS
 from conductor.outbox import Outbox
+from conductor.rounds import Rounds
 from conductor.scheduling.service import Scheduler
 from conductor.settings import Settings
 from conductor.sight import Sight, arguments_of
@@ -46,6 +48,7 @@ from tasks.scheduler import serve_scheduler
 from tasks.worker import check_broker, node_name
 
 SHOW_ENDS_EVERY_S: Final = 5.0
+CLOCK_EVERY_S: Final = 10.0
 FORGET_EVERY_S: Final = 0.2
 """Well below the second after which a letter's row is swept and sent again."""
 
@@ -73,6 +76,7 @@ def run_conductor(settings: Settings) -> int:
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
             Job("confirm", service.confirm_old_moves, CONFIRM_EVERY_S),
+            Job("clock", partial(clocks.watch, means.store, service.rounds), CLOCK_EVERY_S),
         )
         if shower is not None:
             look = partial(service.show_ends, shower.unshown)
@@ -98,9 +102,11 @@ def run_scheduler(settings: Settings) -> int:
             Scheduler(means.store, wishes, conflict_counter(registry), partner), registry
         )
         beat = _beat(outbox, means.name, "scheduler")
+        rounds = Rounds(means.store, means.name)
         jobs: tuple[Job, ...] = (
             Job("beat", beat, settings.heartbeat_s),
             Job("forget", outbox.forget, FORGET_EVERY_S),
+            Job("clock", partial(clocks.watch, means.store, rounds), CLOCK_EVERY_S),
         )
         if partner is not None:
             jobs = (*jobs, Job("placement", partner.follow, FOLLOW_EVERY_S))

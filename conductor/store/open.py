@@ -10,12 +10,15 @@ from conductor.store.ports import Store
 from conductor.store.sql import SqlStore
 
 
-def open_store(url: str, clock: Callable[[], float] = time.time) -> Store:
+def open_store(url: str, clock: Callable[[], float] | None = None) -> Store:
     """Return the store of `memory://`, `sqlite:///FILE` or `postgresql://…`.
+
+    Without a clock transactions are told the time of PostgreSQL's server, the one that all
+    processes share, and that of this machine where nobody else can be.
 
     Raises `Rejected` (`database_url_invalid`) for any other URL. Nothing is connected to yet,
     and tables are not created: `models.tables.upgrade` does that.
     """
     if url == "memory://":
-        return MemoryStore(clock)
+        return MemoryStore(clock or time.time)
     return SqlStore(url, clock)

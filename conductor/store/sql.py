@@ -132,16 +132,20 @@ class SqlStore(Store):
     them waits for a lock before it is `Unreachable`. Opened after a fork, never before:
     connections do not survive one.
 
+    Without a `clock`, `now` of a transaction is the time of PostgreSQL's server, so that processes
+    whose own clocks differ agree on what is late.
+
     A connection on which a statement failed serves nobody else. When the server is away, or
     refuses what it took before (a primary that was demoted), none that is open then does.
     """
 
     def __init__(
-        self, url: str, clock: Callable[[], float] = time.time, wait_s: float = engines.WAIT_S
+        self, url: str, clock: Callable[[], float] | None = None, wait_s: float = engines.WAIT_S
     ) -> None:
         target = engine_url(url)
-        self._clock = clock
         self._embedded = target.get_backend_name() == "sqlite"
+        # None: the server's, which all processes share. SQLite's are all on this machine.
+        self._clock = clock or (time.time if self._embedded else None)
         self._writers, self._readers = _engines(target, wait_s)
         self._statements = Statements(self._writers.dialect)
         self._tables = _Tables(self._statements)
@@ -155,7 +159,7 @@ class SqlStore(Store):
     def begin(self) -> Iterator[UnitOfWork]:
         with self._turns.take(), self._told_by_it(), self._to_write() as connection:
             with self._transaction(connection, writes=True) as session:
-                yield _UnitOfWork(session, self._tables, self._clock())
+                yield _UnitOfWork(session, self._tables, connection.info["now"])
             self._tables.hardware.stored |= session.written_hardware
 
     @override
@@ -166,7 +170,7 @@ class SqlStore(Store):
             closing(self._begun(self._readers, engines.BEGIN_TO_READ)) as connection,
             self._transaction(connection, writes=False) as session,
         ):
-            yield _UnitOfWork(session, self._tables, self._clock())
+            yield _UnitOfWork(session, self._tables, connection.info["now"])
 
     @override
     def close(self) -> None:
@@ -203,6 +207,7 @@ class SqlStore(Store):
         except sqlite3.Error:
             self._kept.invalidate()
             raise
+        self._kept.info["now"] = self._now()
         yield self._kept
 
     def _begun(self, engine: Engine, begin: Mapping[str, str]) -> PoolProxiedConnection:
@@ -218,7 +223,7 @@ class SqlStore(Store):
                 connection.invalidate()
                 continue
             try:
-                connection.cursor().execute(begin[engine.dialect.name])
+                connection.info["now"] = self._begin(connection, begin[engine.dialect.name])
             except (psycopg.Error, sqlite3.Error):
                 connection.invalidate()
                 dead += 1
@@ -226,6 +231,21 @@ class SqlStore(Store):
                     raise
             else:
                 return connection
+
+    def _begin(self, connection: PoolProxiedConnection, begin: str) -> float:
+        """Begin, and return what time it is; the server is asked on the way."""
+        cursor = connection.cursor()
+        if self._clock is not None:
+            cursor.execute(begin)
+            return self._clock()
+        cursor.execute(f"{begin}; {engines.NOW}")
+        cursor.nextset()
+        row = cursor.fetchone()
+        assert row is not None  # a SELECT without a table has one row
+        return float(row[0])
+
+    def _now(self) -> float:
+        return self._clock() if self._clock is not None else time.time()
 
     @contextmanager
     def _transaction(self, connection: PoolProxiedConnection, *, writes: bool) -> Iterator[Session]:

@@ -22,6 +22,9 @@ _STATEMENTS: Final = 512
 BEGIN_TO_WRITE: Final = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
 """SQLite's lock is taken at once: later it could be refused to who has already read."""
 
+NOW: Final = "SELECT extract(epoch FROM clock_timestamp())::float8"
+"""The server's own clock, which all processes share; asked in the same trip as the beginning."""
+
 BEGIN_TO_READ: Final = {
     "sqlite": "BEGIN",
     "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",

@@ -13,6 +13,7 @@ from kombu.exceptions import KombuError
 from redis import Redis
 from redis.exceptions import RedisError
 
+from conductor import clocks
 from conductor.cli.failures import AWAY
 from conductor.cli.output import Output, show_all
 from conductor.cli.partner import greet
@@ -79,13 +80,20 @@ def _processes() -> Iterable[Finding]:
     started = time.monotonic()
     try:
         with reach() as here, here.store.read() as uow:
+            off_s = 0.0 if here.settings.embedded else clocks.off_by(here.store)
             living = _living(here, uow)
-            living += [Finding(f"work of {name}", False, True, why) for name, why in troubles(uow)]
+            living += [
+                # A clock that is off harms nothing: it is the database's that counts.
+                Finding(f"work of {name}", False, not name.endswith(f"/{clocks.CLOCK}"), why)
+                for name, why in troubles(uow)
+            ]
             hosts = [_hosts(here, uow), *_troubles(uow)]
     except ConductorError as error:
         yield Finding("database", False, True, error.message)
         return
     yield Finding("database", True, True, _answered(started))
+    if off_s:
+        yield Finding("clock", False, False, clocks.said(off_s))
     yield from living
     yield from hosts
 

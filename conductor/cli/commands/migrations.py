@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
@@ -184,7 +183,7 @@ def _failed_since(uow: UnitOfWork, since: str) -> list[OperationRecord]:
     if found is None:
         message = f"--since is {since}: should be a number with s, m, h or d, like 2h"
         raise Rejected("since_invalid", message, key="--since")
-    oldest = time.time() - float(found[1]) * _UNITS[found[2]]
+    oldest = uow.now - float(found[1]) * _UNITS[found[2]]
     failed = [
         record
         for record in uow.operations.where(state=FAILED)
