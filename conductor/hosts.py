@@ -25,6 +25,10 @@ def set_enabled(uow: UnitOfWork, name: str, *, enabled: bool, reason: str | None
         version=host.version + 1,
     )
     uow.hosts.save(changed)
+    served = uow.registrations.lock(name)
+    if enabled and served is not None and served.refused is not None:
+        troubled = bool(served.unexpected_count or served.notes)
+        uow.registrations.save(replace(served, refused=None, troubled=troubled))
     return changed
 
 

@@ -22,7 +22,7 @@ from conductor.operations.fences import removal_of
 from conductor.operations.instances import lost_guest, without_guest
 from conductor.operations.waits import ON_HOST, asked_of
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Heartbeat, Host, Instance, Json, Registration, Removal
+from conductor.store.records import Host, Instance, Json, Registration, Removal
 from models.ids import is_uuid
 from models.lifecycle import UNFINISHED, InstanceState, PowerState
 from models.messages.letters import (
@@ -59,24 +59,12 @@ class Unexpected:
         return {"name": self.name, "fence": self.fence, "reason": self.reason}
 
 
-def heard_of(uow: UnitOfWork, host: str, reported_at: float = 0.0) -> None:
-    """Note that a host lives, and how new its newest list of guests is."""
-    known = uow.heartbeats.lock(host)
-    newest = max(reported_at, known.reported_at if known else 0.0)
-    uow.heartbeats.put(Heartbeat(host, "compute", uow.now, newest))
-
-
 def reconcile(uow: UnitOfWork, manifest: Manifest) -> None:
     """Compare what a host has with what it should have: note what is missing or unexpected.
 
-    A list that was made before one that has been taken in already says nothing any more.
+    The caller has made sure that no newer list has been taken in, and that its sender serves the
+    host.
     """
-    known = uow.heartbeats.lock(manifest.host)
-    heard_of(uow, manifest.host, manifest.taken_at)
-    if uow.hosts.get(manifest.host) is None or (
-        known is not None and manifest.taken_at < known.reported_at
-    ):
-        return
     expected = {i.id: i for i in uow.instances.where(host=manifest.host)}
     judged = [_judged(uow, domain, expected, manifest.host) for domain in manifest.domains]
     _note_unexpected(uow, manifest.host, [each for each in judged if each is not None])
@@ -166,7 +154,9 @@ def _remove_again(uow: UnitOfWork, removal: Removal) -> None:
         fence=removal.fence,
         root_id=removal.operation_id,
     )
-    instruction = Instruction(token=token, instance_id=removal.instance_id, verb=DESTROY)
+    instruction = Instruction(
+        token=token, instance_id=removal.instance_id, verb=DESTROY, host=removal.host
+    )
     uow.post(instruction_letter(removal.host, instruction, removal.operation_id))
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import structlog
 
+from conductor.admission import Admitted, Verdict, admit, heard, registered
 from conductor.operations.waits import ON_HOST
 from conductor.placement.providers import over_committed, provider_id_of, root_of
 from conductor.placement.resources import Ratios, inventory_of
@@ -30,12 +31,18 @@ log = structlog.get_logger(__name__)
 CHANGED_HARDWARE = "hardware changed"
 
 
-def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
-    """Take in a host that has started.
+def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios, down_after_s: float) -> Verdict:
+    """Take in a host whose worker has started, if that worker may serve it; return whether.
 
     Everything it was asked and has not answered is sent again: its memory and its messages may
     be gone, its journal tells it what it has done already.
     """
+    verdict = admit(uow, hello, down_after_s)
+    before = uow.registrations.get(hello.host)
+    if not isinstance(verdict, Admitted) or not heard(
+        uow, hello.host, hello.boot_id, hello.sequence, lists=True
+    ):
+        return verdict
     topology = host_from_json(hello.hardware)
     inventory = inventory_of(topology, hello.disk_gb, hello.reserved, ratios)
     known = uow.hosts.lock(hello.host)
@@ -46,26 +53,31 @@ def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios) -> None:
         returned = _returned(known, hello, topology, inventory, uow.now)
         _warn_of_too_little(known, returned)
         uow.hosts.save(returned)
-    uow.registrations.put(_registered(uow, hello))
-    manifest = Manifest(
-        host=hello.host,
-        boot_id=hello.boot_id,
-        taken_at=hello.taken_at,
-        domains=hello.domains,
-        accounting_degraded=hello.accounting_degraded,
+    registered(uow, hello)
+    reconcile(
+        uow,
+        Manifest(
+            host=hello.host,
+            boot_id=hello.boot_id,
+            sequence=hello.sequence,
+            domains=hello.domains,
+            accounting_degraded=hello.accounting_degraded,
+        ),
     )
-    reconcile(uow, manifest)
+    _ask_again(uow, hello, before)
+    return verdict
+
+
+def _ask_again(uow: UnitOfWork, hello: Hello, before: Registration | None) -> None:
+    """Send what a host was asked and has not answered; it is for the worker that is there now."""
     for record in uow.operations.where(waiting_on=ON_HOST + hello.host, ended_at=None):
-        if record.waiting is not None:
-            uow.post(Letter(**record.waiting["letter"]))
-
-
-def _registered(uow: UnitOfWork, hello: Hello) -> Registration:
-    known = uow.registrations.lock(hello.host)
-    fresh = Registration(hello.host, "", "", "", hello.boot_id, 0, uow.now)
-    if known is None:
-        return fresh
-    return replace(known, boot_id=hello.boot_id, registered_at=uow.now)
+        if record.waiting is None:
+            continue
+        letter = record.waiting["letter"]
+        if before is not None and before.worker_id != hello.worker_id:
+            letter = {**letter, "body": {**letter["body"], "worker_id": hello.worker_id}}
+            uow.operations.save(replace(record, waiting={**record.waiting, "letter": letter}))
+        uow.post(Letter(**letter))
 
 
 def _refuse_taken_name(uow: UnitOfWork, name: str) -> None:
@@ -102,7 +114,6 @@ def _returned(
     seen = replace(
         known,
         boot_id=hello.boot_id,
-        forced_down=False,
         updated_at=now,
         version=known.version + 1,
         provider_id=provider_id_of(known.name),

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from conductor import reconciliation, registration
+from conductor.admission import Admitted, Again, answer, heard, is_registered
 from conductor.liveness import ECHO_EVERY_S, hear_echo
 from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.ending import locked
@@ -143,7 +144,12 @@ class ConductorService:
     def handle_hello(self, body: Mapping[str, Any]) -> None:
         """Take in a host that has started: hardware, guests, and what it was asked meanwhile."""
         hello = parse(Hello, body)
-        self.outbox.run(lambda uow: registration.greet(uow, hello, self._settings.ratios))
+        down_after_s = self._engine.settings.down_after_s
+        verdict = self.outbox.run(
+            lambda uow: registration.greet(uow, hello, self._settings.ratios, down_after_s)
+        )
+        if not isinstance(verdict, Admitted):
+            self._tell_worker(answer(hello.host, hello.boot_id, verdict))
 
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         """Note that a host lives."""
@@ -152,12 +158,41 @@ class ConductorService:
             down_after_s = self._engine.settings.down_after_s
             self.outbox.run(lambda uow: hear_echo(uow, down_after_s))
         else:
-            self.outbox.run(lambda uow: reconciliation.heard_of(uow, beat.host))
+            self._from_registered(beat, lambda _: None, lists=False)
 
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
         manifest = parse(Manifest, body)
-        self.outbox.run(lambda uow: reconciliation.reconcile(uow, manifest))
+        self._from_registered(
+            manifest, lambda uow: reconciliation.reconcile(uow, manifest), lists=True
+        )
+
+    def _from_registered(
+        self,
+        report: HeartbeatMessage | Manifest,
+        work: Callable[[UnitOfWork], None],
+        *,
+        lists: bool,
+    ) -> None:
+        """Take a report in if it is news from the worker that serves the host.
+
+        Any other worker is asked to register: it may be one that was removed while it lived.
+        """
+
+        def take(uow: UnitOfWork) -> bool:
+            if not is_registered(uow, report.host, report.boot_id):
+                return False
+            if heard(uow, report.host, report.boot_id, report.sequence, lists=lists):
+                work(uow)
+            return True
+
+        if not self.outbox.run(take):
+            self._tell_worker(answer(report.host, report.boot_id, Again(None)))
+
+    def _tell_worker(self, letter: Letter) -> None:
+        """Answer a worker; not by the outbox, as it asks again by itself, and may have no queue."""
+        with suppress(Unreachable):
+            self._carrier.send([letter])
 
     def handle_progress(self, body: Mapping[str, Any]) -> None:
         """Note how far a copy is; nothing is decided by it."""
@@ -223,7 +258,7 @@ class ConductorService:
         if now - self._echo_at < ECHO_EVERY_S:
             return
         self._echo_at = now
-        beat = HeartbeatMessage(host=ECHO, boot_id=self._settings.name)
+        beat = HeartbeatMessage(host=ECHO, boot_id=self._settings.name, sequence=0)
         with suppress(Unreachable):  # as deaf as it should look
             self._carrier.send([Letter(REPORTS, HEARTBEAT, beat.to_json())])
 

@@ -18,14 +18,17 @@ from tenacity.nap import sleep_using_event
 
 from models.errors import Broken, ConductorError, HostRefused, Unreachable
 from models.ids import HostName, InstanceId
+from models.messages.base import parse
 from models.messages.letters import (
     HEARTBEAT,
     HELLO,
     MANIFEST,
     PROGRESS,
+    REGISTRATION,
     Instruction,
     Letter,
     Progress,
+    RegistrationAnswer,
     Reply,
     Reservation,
 )
@@ -74,7 +77,8 @@ class Agent:
     `receive` promises: an instruction it returned from is carried out and answered, by this
     agent or by the next on the same journal and hypervisor; its effect happens once, its answer
     is sent at least once. Safe to use from several threads. Without `executor` everything is
-    done by the calling thread, in order. `on_begin` is told what is begun, again after a restart.
+    done by the calling thread, in order. `on_begin` is told what is begun, again after a restart;
+    `on_refused` why another worker serves the host, or this machine is another host.
     """
 
     host: HostName
@@ -85,6 +89,7 @@ class Agent:
     clock: Callable[[], float] = time.time
     executor: Executor | None = None
     on_begin: Callable[[Instruction], None] = field(default=lambda _: None)
+    on_refused: Callable[[HostRefused], None] = field(default=lambda _: None)
 
     def __post_init__(self) -> None:
         self._sender = Sender(self.host, str(uuid.uuid4()))
@@ -141,6 +146,11 @@ class Agent:
         if not self.running:
             message = f"the agent of {self.host} takes no more work"
             raise self._record.failure or Unreachable("agent_stopped", message, host=self.host)
+        if instruction.verb == REGISTRATION:
+            self._answered(parse(RegistrationAnswer, instruction.args))
+            return
+        if self._is_astray(instruction):
+            return
         judgement = self._record.accept(instruction, self._stale(instruction))
         if judgement is Verdict.NEW:
             self._lanes.put(instruction.instance_id, instruction)
@@ -207,6 +217,39 @@ class Agent:
     def degraded(self) -> dict[str, str]:
         """Return the instances whose accounting is wrong, and why."""
         return dict(self._tracker.tracked.degraded)
+
+    def _answered(self, answer: RegistrationAnswer) -> None:
+        """Register anew where that is asked, or say why this worker may not serve the host.
+
+        What is for another life is left alone: two workers may read one queue by mistake.
+        """
+        if answer.boot_id != self.boot_id:
+            return
+        if answer.outcome == "again":
+            self._sender.replaces = answer.replaces
+            self._reporter.submit(HELLO, self._hello)
+            self._flush_elsewhere()
+            return
+        reason = answer.reason or f"{self.host} is served by another worker"
+        structlog.get_logger().error("worker_refused", host=self.host, reason=reason)
+        self.on_refused(HostRefused("worker_refused", reason, host=self.host))
+
+    def _is_astray(self, instruction: Instruction) -> bool:
+        """Say whether an instruction is for somebody else, and answer where the host is right.
+
+        One for another host is that host's to answer: it is asked again.
+        """
+        host = instruction.host or self.host
+        own = self._record.started.worker_id
+        if host == self.host and instruction.worker_id in (None, own):
+            return False
+        message = f"it is for {host}, worker {instruction.worker_id}: this is {self.host}, {own}"
+        structlog.get_logger().warning("instruction_astray", host=self.host, reason=message)
+        if host == self.host:
+            error = HostRefused("another_worker", f"the instruction: {message}", host=host)
+            self._submit(self._reply(instruction, "refused", error))
+            self._flush_elsewhere()
+        return True
 
     def _work(self, instruction: Instruction) -> None:
         if self._phase is _Phase.DEAD:
@@ -321,7 +364,8 @@ class Agent:
             self._record.reported(key)
 
     def _hello(self) -> Letter:
-        return hello_letter(self._sender, self.hypervisor, self._reserved(), self._guests())
+        started, reserved = self._record.started, self._reserved()
+        return hello_letter(self._sender, started, self.hypervisor, reserved, self._guests())
 
     def _manifest(self) -> Letter:
         return manifest_letter(self._sender, self._guests())
@@ -329,10 +373,9 @@ class Agent:
     def _guests(self) -> Guests:
         # Fences before guests: a guest may then be newer than its fence says, never older, and
         # a destroy that ends in between cannot look as if its guest had outlived it.
-        taken_at = self.clock()
         fences = self._record.done_fences()
         domains = self._tracker.audit(self._leash.domains)
-        return guests_of(taken_at, domains, fences, sorted(self._tracker.tracked.degraded))
+        return guests_of(domains, fences, sorted(self._tracker.tracked.degraded))
 
     def _reserved(self) -> Reservation:
         return Reservation(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -33,22 +36,30 @@ from models.messages.letters import (
 )
 from models.messages.plain import shown_name
 from workers.hypervisor.port import GuestDomain, Hypervisor
-from workers.journal.entries import token_key
+from workers.journal.entries import Started, token_key
 
 
-@dataclass(frozen=True, slots=True)
 class Sender:
-    """Who writes: the host, and which life of its agent."""
+    """Who writes: the host, and which life of its agent; it counts the reports of that life.
 
-    host: HostName
-    boot_id: str
+    `replaces` is the life in whose place this one registers, where the conductor has asked for it.
+    """
+
+    def __init__(self, host: HostName, boot_id: str) -> None:
+        self.host = host
+        self.boot_id = boot_id
+        self.replaces: str | None = None
+        self._numbers = count(1)
+
+    def next_number(self) -> int:
+        """Return the number of one more report; newer ones have higher ones."""
+        return next(self._numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class Guests:
-    """The guests of a host as reported, when, and those whose accounting is wrong."""
+    """The guests of a host as reported, and those whose accounting is wrong."""
 
-    taken_at: float
     domains: tuple[Domain, ...]
     degraded: tuple[str, ...]
 
@@ -83,14 +94,23 @@ def progress_letter(progress: Progress) -> Letter:
 
 
 def hello_letter(
-    sender: Sender, hypervisor: Hypervisor, reserved: Reservation, guests: Guests
+    sender: Sender,
+    started: Started,
+    hypervisor: Hypervisor,
+    reserved: Reservation,
+    guests: Guests,
 ) -> Letter:
     """Return the letter that says that an agent has started, and on what."""
     hardware = hypervisor.hardware()
     hello = Hello(
         host=sender.host,
         boot_id=sender.boot_id,
-        taken_at=guests.taken_at,
+        sequence=sender.next_number(),
+        boot=started.boot,
+        worker_id=started.worker_id,
+        machine_id=hypervisor.machine_id,
+        machine_boot=machine_boot(),
+        replaces=sender.replaces,
         hypervisor=hypervisor.name,
         hardware=host_to_json(without_use(hardware.topology)),
         disk_gb=hardware.disk_gb,
@@ -104,7 +124,7 @@ def hello_letter(
 
 def heartbeat_letter(sender: Sender) -> Letter:
     """Return the letter that says that an agent lives."""
-    beat = Heartbeat(host=sender.host, boot_id=sender.boot_id)
+    beat = Heartbeat(host=sender.host, boot_id=sender.boot_id, sequence=sender.next_number())
     return _report(HEARTBEAT, beat, said(host=sender.host))
 
 
@@ -113,22 +133,29 @@ def manifest_letter(sender: Sender, guests: Guests) -> Letter:
     manifest = Manifest(
         host=sender.host,
         boot_id=sender.boot_id,
-        taken_at=guests.taken_at,
+        sequence=sender.next_number(),
         domains=guests.domains,
         accounting_degraded=guests.degraded,
     )
     return _report(MANIFEST, manifest, said(host=sender.host, guests=len(guests.domains)))
 
 
+@cache
+def machine_boot() -> str:
+    """Return what tells this running of the machine's kernel from every other, "" if unknown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def guests_of(
-    taken_at: float,
     domains: Iterable[GuestDomain],
     fences: Mapping[str, int],
     degraded: Iterable[str],
 ) -> Guests:
     """Return domains as they are reported; one that nobody instructed us about has fence 0."""
     return Guests(
-        taken_at,
         tuple(_domain(domain, fences.get(domain.instance_id, 0)) for domain in domains),
         tuple(reported_name(name) for name in degraded),
     )

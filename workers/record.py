@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection
 from threading import RLock
 
 from models.errors import Broken, Unreachable
 from models.messages.letters import Instruction, Reply
-from workers.journal.entries import Accepted, Entry, Finished, Reported
+from workers.journal.entries import Accepted, Entry, Finished, Reported, Started
 from workers.journal.ledger import Judgement, Keeping, Ledger, Verdict
 from workers.journal.port import Journal
 from workers.settings import WorkerSettings
@@ -38,6 +39,16 @@ class Record:
             self._ledger = Ledger(self._journal.entries())
             self._compacted_size = 0
             self._open = True
+            known = self._ledger.started
+            self._write(Started(known.worker_id, known.boot + 1) if known else _first_start())
+        self.sync()
+
+    @property
+    def started(self) -> Started:
+        """Return who this worker is, and which start of it this is; raise `Broken` before one."""
+        if self._ledger.started is None:
+            raise Broken("agent_not_started", "this agent has not been started")
+        return self._ledger.started
 
     def close(self) -> None:
         """Write nothing more."""
@@ -128,3 +139,7 @@ class Record:
             self.failure = error
             self._open = False
             raise
+
+
+def _first_start() -> Started:
+    return Started(str(uuid.uuid4()), 1)

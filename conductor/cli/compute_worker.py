@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +17,7 @@ from conductor.cli.folders import make_folder
 from conductor.cli.simulated_hosts import default_hardware, read_hardware
 from conductor.cli.worker_settings import worker_settings
 from conductor.settings import Settings
-from models.errors import Broken, Rejected
+from models.errors import Broken, HostRefused, Rejected
 from models.ids import HostName
 from tasks.app import make_app
 from tasks.asks import begun
@@ -44,7 +46,17 @@ class ComputeOptions:
 
 
 def run_compute(settings: Settings, options: ComputeOptions) -> int:
-    """Serve one host until told to stop; return the exit code."""
+    """Serve one host until told to stop; return the exit code.
+
+    Raises `HostRefused` (`worker_refused`) when another worker serves the host already, or when
+    this machine is known as another host.
+    """
+    refused: list[HostRefused] = []
+
+    def end(error: HostRefused) -> None:
+        refused.append(error)
+        os.kill(os.getpid(), signal.SIGTERM)
+
     app = make_app(settings.broker_url)
     host = Host(options.host, VERBS)
     check_broker(app, [host.name])
@@ -62,15 +74,19 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
                 settings=worker_settings(settings),
                 executor=pool,
                 on_begin=lambda instruction: events.tell([begun(instruction)]),
+                on_refused=end,
             )
             try:
-                return _serve(settings, host, agent, events)
+                code = _serve(settings, host, agent, events)
             finally:
                 agent.kill()  # else a hung call would keep the pool, and so the process
     finally:
         events.close()
         carrier.close()
         journal.close()
+    if refused:
+        raise refused[0]
+    return code
 
 
 def _serve(settings: Settings, host: Host, agent: Agent, events: EventStream) -> int:

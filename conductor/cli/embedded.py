@@ -26,7 +26,7 @@ from conductor.scheduling.service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.service import ConductorService, Retention, ServiceSettings
 from conductor.settings import Settings
-from conductor.store.ports import Store
+from conductor.store.ports import Store, UnitOfWork
 from models.errors import Conflict, Unreachable
 from models.ids import HostName, compute_queue, new_operation_id
 from models.messages.base import parse
@@ -166,6 +166,7 @@ class Embedded:
             (SCHEDULER, self._desk.question),
         ):
             self._consume(queue, handler)
+        self.service.outbox.run(self._forget_lives)
         for name in self._hosts:
             self.restart(name)
         for work, every_s in (
@@ -177,6 +178,12 @@ class Embedded:
             self._repeat(work, every_s)
         if self.partner is not None:
             self._repeat(self.partner.follow, FOLLOW_EVERY_S)
+
+    def _forget_lives(self, uow: UnitOfWork) -> None:
+        """Forget who served our hosts before: that was in a process that is over."""
+        for name in self._hosts:
+            uow.heartbeats.drop(name)
+            uow.registrations.drop(name)
 
     def stop(self) -> None:
         """Drain: finish what runs, take nothing new; what is left stays in the database."""

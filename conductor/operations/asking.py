@@ -115,8 +115,14 @@ def _ask_host(scope: Scope, record: OperationRecord, ask: AskHost[Any]) -> Opera
         subject, fence = ask.instance_id, next_fence(uow, ask.instance_id)
         if ask.verb == DESTROY:
             note_removal(uow, subject, ask.host, record.id, fence)
+    serving = uow.registrations.get(ask.host)
     instruction = Instruction(
-        token=_token(record, fence), instance_id=subject, verb=ask.verb, args=dict(ask.args)
+        token=_token(record, fence),
+        instance_id=subject,
+        verb=ask.verb,
+        args=dict(ask.args),
+        host=ask.host,
+        worker_id=serving.worker_id if serving else None,
     )
     letter = instruction_letter(ask.host, instruction, record.root_id or record.id)
     if ask.instance_id is None:

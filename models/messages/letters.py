@@ -32,6 +32,8 @@ Counter = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 Moment = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
 """Seconds since 1970 by some clock."""
+REGISTRATION = "registration"
+"""The verb of what a worker is told of its own registration; it is about no instance."""
 ECHO = "/conductors"
 """What a conductor calls itself in the heartbeat by which it hears whether it is deaf."""
 _SAID_MOST = 200
@@ -78,7 +80,10 @@ class Token(Message):
 
 
 class Instruction(Versioned):
-    """Work for one host. Verbs are the modules of `workers/actions`; its task name ends in one."""
+    """Work for one host. Verbs are the modules of `workers/actions`; its task name ends in one.
+
+    `host` and `worker_id` are whom it is for: queues can be shared by mistake.
+    """
 
     task: ClassVar[str] = COMPUTE + "instruction"
 
@@ -87,6 +92,21 @@ class Instruction(Versioned):
     verb: str
     args: dict[str, Any] = {}
     expires_at: Moment | None = None
+    host: str | None = None
+    worker_id: str | None = None
+
+
+class RegistrationAnswer(Message):
+    """What became of a worker's registration: `args` of an instruction with that verb.
+
+    `boot_id` is the life that it is for; others that read the queue leave it alone. `again` asks it
+    to register (anew), in the place of the life `replaces`.
+    """
+
+    boot_id: str
+    outcome: Literal["again", "refused"]
+    replaces: str | None = None
+    reason: str | None = None
 
 
 class SpawnArgs(Versioned):
@@ -179,17 +199,33 @@ class Reservation(Message):
     vcpus: Count = 0
 
 
+class Note(Message):
+    """What a worker has to say of itself to whoever looks at its host."""
+
+    code: Words
+    message: Words
+
+
 class Hello(Versioned):
     """A worker has started: its hardware (`host` of CONTRACT §2, without use) and its guests.
 
-    `taken_at` is when the guests were looked at, by the host's clock.
+    `worker_id` is made once for a state directory, `machine_id` is the hypervisor's, `machine_boot`
+    the running kernel's. `boot` counts the starts on that state directory, `boot_id` names this
+    one, `sequence` counts its reports, whatever clocks say. `replaces` is the life in whose
+    place it registers.
     """
 
     task: ClassVar[str] = HELLO
 
     host: Reporting
     boot_id: Words
-    taken_at: Moment
+    sequence: Counter
+    boot: Counter
+    worker_id: Words
+    machine_id: Words
+    machine_boot: Words = ""
+    replaces: Words | None = None
+    notes: tuple[Note, ...] = ()
     hypervisor: Words
     hardware: dict[str, Any]
     disk_gb: Count
@@ -200,22 +236,23 @@ class Hello(Versioned):
 
 
 class Heartbeat(Versioned):
-    """A worker lives."""
+    """A worker lives; `sequence` counts the reports of this life of it."""
 
     task: ClassVar[str] = HEARTBEAT
 
     host: Reporting
     boot_id: Words
+    sequence: Counter
 
 
 class Manifest(Versioned):
-    """The periodic audit of a host: every guest it has, as of `taken_at` by its own clock."""
+    """The periodic audit of a host: every guest it has; `sequence` counts its worker's reports."""
 
     task: ClassVar[str] = MANIFEST
 
     host: Reporting
     boot_id: Words
-    taken_at: Moment
+    sequence: Counter
     domains: tuple[Domain, ...] = ()
     accounting_degraded: tuple[str, ...] = ()
 

@@ -79,7 +79,7 @@ _AUDIT: dict[str, Any] = {
     "version": 1,
     "host": "rack1-07",
     "boot_id": "b7",
-    "taken_at": 1_700_000_000.5,
+    "sequence": 12,
     "domains": [_DOMAIN],
     "accounting_degraded": [INSTANCE_ID],
 }
@@ -107,6 +107,8 @@ LETTERS: Mapping[str, dict[str, Any]] = {
         "verb": "spawn",
         "args": _SPAWN,
         "expires_at": 1_700_000_600.0,
+        "host": "rack1-07",
+        "worker_id": "w3",
     },
     "compute.spawn": _SPAWN,
     "reports.reply": {
@@ -125,13 +127,19 @@ LETTERS: Mapping[str, dict[str, Any]] = {
     },
     "reports.hello": {
         **_AUDIT,
+        "boot": 4,
+        "worker_id": "w3",
+        "machine_id": "m9",
+        "machine_boot": "k1",
+        "replaces": "b6",
+        "notes": [{"code": "journal_missing", "message": "the journal is new"}],
         "hypervisor": "simulated",
         "hardware": _HARDWARE,
         "disk_gb": 1000,
         "reserved": {"memory_mib": 512, "disk_gb": 10, "vcpus": 1},
         "traits": ["HW_CPU_X86_AVX2"],
     },
-    "reports.heartbeat": {"version": 1, "host": "rack1-07", "boot_id": "b7"},
+    "reports.heartbeat": {"version": 1, "host": "rack1-07", "boot_id": "b7", "sequence": 13},
     "reports.manifest": _AUDIT,
 }
 

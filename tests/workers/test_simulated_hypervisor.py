@@ -1,6 +1,7 @@
 """The simulated hypervisor: idempotent, durable, and failing as told."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -109,7 +110,7 @@ def test_one_damaged_file_hides_no_other_guest(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
     hypervisor = SimulatedHypervisor(HARDWARE, tmp_path / "state")
-    (tmp_path / "state").rmdir()
+    shutil.rmtree(tmp_path / "state")
     with pytest.raises(Broken) as broken:
         hypervisor.spawn(VM, spec())
     assert broken.value.code == "hypervisor_state"
@@ -218,6 +219,6 @@ def test_odd_domain_files_are_guests_of_their_own_and_hide_no_other(tmp_path: Pa
     assert {each.instance_id for each in found if each.spec is not None} == {"good", "paused"}
     assert {each.power for each in found if each.instance_id != "good"} == {"nostate"}
     fences = {each.instance_id: 0 for each in found}
-    report = guests_of(0.0, found, fences, [each.instance_id for each in found])
+    report = guests_of(found, fences, [each.instance_id for each in found])
     assert [each.power_state for each in report.domains].count("running") == 1
     assert json.dumps([each.to_json() for each in report.domains]).isascii()

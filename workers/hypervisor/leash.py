@@ -35,6 +35,11 @@ class Leash:
         """The kind of hypervisor, as `--hypervisor` names it."""
         return self._hypervisor.name
 
+    @property
+    def machine_id(self) -> str:
+        """What tells this machine from every other."""
+        return self._hypervisor.machine_id
+
     def hardware(self) -> Hardware:
         """Return what the host is made of."""
         return self._hypervisor.hardware()

@@ -63,6 +63,11 @@ class Hypervisor(Protocol):
         """The kind of hypervisor, as `--hypervisor` names it."""
         ...
 
+    @property
+    def machine_id(self) -> str:
+        """What tells this machine, with its guests, from every other; the same after a restart."""
+        ...
+
     def hardware(self) -> Hardware:
         """Return what the host is made of."""
         ...

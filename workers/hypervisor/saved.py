@@ -15,6 +15,7 @@ from workers.hypervisor.port import GuestDomain, Power
 
 STORY = "effects.jsonl"
 IMAGES = "images.json"
+MACHINE = "machine-id"
 _POWERS = get_args(Power)
 
 
@@ -47,6 +48,22 @@ def read_images(directory: Path) -> frozenset[str]:
     except (OSError, ValueError, TypeError):
         # A cache may be lost: what is not known to be whole is downloaded again.
         return frozenset()
+
+
+def read_machine_id(directory: Path, fresh: str) -> str:
+    """Return the id kept in a directory; keep the fresh one where there is none yet."""
+    path = directory / MACHINE
+    try:
+        known = path.read_text(encoding="utf-8").strip()
+        if not known:
+            _replace(path, fresh)
+    except FileNotFoundError:
+        _replace(path, fresh)
+        return fresh
+    except (OSError, ValueError) as error:
+        message = f"the simulated hypervisor cannot read {path}"
+        raise Broken("hypervisor_state", message, path=str(path)) from error
+    return known or fresh
 
 
 def write_images(directory: Path, owner: InstanceId, verb: str, after: frozenset[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,13 @@ from models.messages.letters import SpawnArgs
 from workers.hypervisor.disks import disk_image, disk_of, made_disk
 from workers.hypervisor.fates import Call, Fate, Fates, always_done
 from workers.hypervisor.port import IMAGE_CORRUPT, GuestDomain, Hardware, OnProgress, Power
-from workers.hypervisor.saved import read_domains, read_images, write_domain, write_images
+from workers.hypervisor.saved import (
+    read_domains,
+    read_images,
+    read_machine_id,
+    write_domain,
+    write_images,
+)
 
 SPAWN, DESTROY, POWER_ON, POWER_OFF = "spawn", "destroy", "power_on", "power_off"
 RESHAPE, REBUILD, SNAPSHOT = "reshape", "rebuild", "snapshot"
@@ -61,8 +68,10 @@ class SimulatedHypervisor:
         self._effects: Counter[tuple[str, str]] = Counter()
         self._domains: dict[InstanceId, GuestDomain] = {}
         self._images: frozenset[str] = frozenset()
+        self._machine_id = str(uuid.uuid4())
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
+            self._machine_id = read_machine_id(directory, self._machine_id)
             self._domains = read_domains(directory)
             self._images = read_images(directory)
 
@@ -70,6 +79,11 @@ class SimulatedHypervisor:
     def name(self) -> str:
         """The kind of hypervisor, as `--hypervisor` names it."""
         return "simulated"
+
+    @property
+    def machine_id(self) -> str:
+        """The id that it was given when it was made, kept in its directory."""
+        return self._machine_id
 
     def hardware(self) -> Hardware:
         """Return the hardware it was given."""

@@ -1,4 +1,4 @@
-"""The four things a journal says, and their JSON."""
+"""The five things a journal says, and their JSON."""
 
 from __future__ import annotations
 
@@ -49,7 +49,15 @@ class Seen:
     done: int
 
 
-Entry: TypeAlias = Accepted | Finished | Reported | Seen
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The worker of this journal, named once for all, has started for the `boot`th time."""
+
+    worker_id: str
+    boot: int
+
+
+Entry: TypeAlias = Accepted | Finished | Reported | Seen | Started
 
 
 def token_key(token: Token) -> str:
@@ -75,6 +83,8 @@ def entry_to_json(entry: Entry) -> dict[str, Any]:
                 "key": key,
                 "done": done,
             }
+        case Started(worker_id, boot):
+            return {"kind": "started", "worker_id": worker_id, "boot": boot}
 
 
 def entry_from_json(data: Mapping[str, Any]) -> Entry:
@@ -98,4 +108,6 @@ def entry_from_json(data: Mapping[str, Any]) -> Entry:
             "done": done,
         }:
             return Seen(at, instance_id, fence, key, done)
+        case {"kind": "started", "worker_id": worker_id, "boot": boot}:
+            return Started(worker_id, boot)
     raise Broken("journal_unknown", f"the journal has an entry of unknown kind: {data!r:.80}")

@@ -8,7 +8,15 @@ from enum import Enum
 from typing import TypeAlias
 
 from models.messages.letters import Instruction, Reply
-from workers.journal.entries import Accepted, Entry, Finished, Reported, Seen, token_key
+from workers.journal.entries import (
+    Accepted,
+    Entry,
+    Finished,
+    Reported,
+    Seen,
+    Started,
+    token_key,
+)
 
 
 class Verdict(Enum):
@@ -48,6 +56,7 @@ class Ledger:
         self._owed: dict[str, Accepted] = {}
         self._answers: dict[str, _Answer] = {}
         self._seen: dict[str, Seen] = {}
+        self.started: Started | None = None
         self.entries = 0
         for entry in entries:
             self.add(entry)
@@ -70,6 +79,8 @@ class Ledger:
                     self._answers[key].reported = True
             case Seen(instance_id=instance_id):
                 self._seen[instance_id] = entry
+            case Started():
+                self.started = entry
 
     def judge(self, instruction: Instruction) -> Judgement:
         """Say what an instruction that has just arrived deserves.
@@ -117,6 +128,8 @@ class Ledger:
             for instance_id, seen in self._seen.items()
             if instance_id in busy or seen.at + keeping.fences_s > now
         ]
+        if self.started is not None:
+            entries.insert(0, self.started)
         entries.extend(self._owed.values())
         spare = max(0, len(self._answers) - keeping.replies)
         for position, (key, answer) in enumerate(self._answers.items()):

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from conductor.admission import namesake
 from conductor.cli.failures import say
 from conductor.cli.output import Output, show_all
 from conductor.cli.reach import reach
@@ -78,6 +79,10 @@ def _register(settings: Settings, found: Sequence[ImportedHost], uow: UnitOfWork
         if uow.hosts.get(host.name) is not None:
             message = f"host is {host.name}: it is known already"
             raise Rejected("host_exists", message, key="host")
+        other = namesake(host.name, uow.hosts.versions())
+        if other is not None:
+            message = f"host is {host.name}: {other} is known, and both names have the same queue"
+            raise Rejected("host_name_shared", message, key="host")
         inventory = inventory_of(host.topology, host.disk_gb, reserved, ratios)
         uow.hosts.add(
             Host(
