@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from conductor import reconciliation, registration
-from conductor.admission import Admitted, Again, answer, heard, is_registered
-from conductor.liveness import ECHO_EVERY_S, hear_echo
+from conductor import reconciliation
+from conductor.liveness import ECHO_EVERY_S
 from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.ending import locked
 from conductor.operations.engine import Engine
@@ -22,6 +21,7 @@ from conductor.operations.waits import is_ask
 from conductor.outbox import Outbox, kept_once
 from conductor.placement.resources import Ratios
 from conductor.reaper import reap
+from conductor.reports import Reports
 from conductor.rounds import Rounds, forget_processes
 from conductor.sight import Sight, sight_of
 from conductor.store.ports import Store, UnitOfWork
@@ -99,6 +99,9 @@ class ConductorService:
         self._echo_at = 0.0
         self.rounds = Rounds(store, self._settings.name)
         self.outbox = Outbox(store, carrier)
+        self._reports = Reports(
+            self.outbox, carrier, self._settings.ratios, engine.settings.down_after_s
+        )
 
     # -- messages --------------------------------------------------------------------------
 
@@ -143,56 +146,15 @@ class ConductorService:
 
     def handle_hello(self, body: Mapping[str, Any]) -> None:
         """Take in a host that has started: hardware, guests, and what it was asked meanwhile."""
-        hello = parse(Hello, body)
-        down_after_s = self._engine.settings.down_after_s
-        verdict = self.outbox.run(
-            lambda uow: registration.greet(uow, hello, self._settings.ratios, down_after_s)
-        )
-        if not isinstance(verdict, Admitted):
-            self._tell_worker(answer(hello.host, hello.boot_id, verdict))
+        self._reports.hello(parse(Hello, body))
 
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         """Note that a host lives."""
-        beat = parse(HeartbeatMessage, body)
-        if beat.host == ECHO:
-            down_after_s = self._engine.settings.down_after_s
-            self.outbox.run(lambda uow: hear_echo(uow, down_after_s))
-        else:
-            self._from_registered(beat, lambda _: None, lists=False)
+        self._reports.heartbeat(parse(HeartbeatMessage, body))
 
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
-        manifest = parse(Manifest, body)
-        self._from_registered(
-            manifest, lambda uow: reconciliation.reconcile(uow, manifest), lists=True
-        )
-
-    def _from_registered(
-        self,
-        report: HeartbeatMessage | Manifest,
-        work: Callable[[UnitOfWork], None],
-        *,
-        lists: bool,
-    ) -> None:
-        """Take a report in if it is news from the worker that serves the host.
-
-        Any other worker is asked to register: it may be one that was removed while it lived.
-        """
-
-        def take(uow: UnitOfWork) -> bool:
-            if not is_registered(uow, report.host, report.boot_id):
-                return False
-            if heard(uow, report.host, report.boot_id, report.sequence, lists=lists):
-                work(uow)
-            return True
-
-        if not self.outbox.run(take):
-            self._tell_worker(answer(report.host, report.boot_id, Again(None)))
-
-    def _tell_worker(self, letter: Letter) -> None:
-        """Answer a worker; not by the outbox, as it asks again by itself, and may have no queue."""
-        with suppress(Unreachable):
-            self._carrier.send([letter])
+        self._reports.manifest(parse(Manifest, body))
 
     def handle_progress(self, body: Mapping[str, Any]) -> None:
         """Note how far a copy is; nothing is decided by it."""

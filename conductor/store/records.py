@@ -304,13 +304,10 @@ class Heartbeat:
 class Registration:
     """Who serves a host's name, and what that worker has which it should not.
 
-    `worker_id` is made once for a state directory, `machine_id` is the hypervisor's,
-    `machine_boot` the running kernel's; `boot` counts the starts on that state directory,
-    `boot_id` names the last.
-    `unexpected` are the first guests that are left alone and reported ({name, fence, reason}),
-    `unexpected_count` is how many there are. `refused` is the last other worker that asked for the
-    name ({boot_id, machine_id, at, reason}). `notes` are the worker's own ({code, message}).
-    `troubled` says that there is something to look at.
+    The ids are those of its registration message. `unexpected` are the first of the guests that are
+    left alone ({name, fence, reason}), `unexpected_count` how many there are. `refused` is the
+    last other worker that asked ({host, boot_id, machine_id, at, reason}), `notes` are the
+    worker's own ({code, message}). `troubled`: there is something to look at.
     """
 
     host: str
@@ -331,8 +328,7 @@ class Registration:
 class Removal:
     """That an operation has had an instance's guest removed from a host, and under which fence.
 
-    The only reason for which a guest that turns up again is removed without being asked for anew:
-    the same instruction under the same fence, never a newer one. `id` is its `removal_id`.
+    The only reason to remove a guest that turns up again: under that fence. `id` is `removal_id`.
     """
 
     id: str

@@ -81,11 +81,16 @@ def audited(world: World, look: Callable[[World], T]) -> Iterator[list[T]]:
         world.store.after_commit = lambda: None
         note()
         world.now += 2 * SETTLED_S
+        before = listed()
         world.audit()
         note()
-        with world.store.read() as uow:
-            assert {each.reported_at for each in uow.heartbeats.where(name=(A, B))} == {world.now}
+        assert all(newer > older for older, newer in zip(before, listed(), strict=True))
         world.store.after_commit = between
+
+    def listed() -> list[int]:
+        with world.store.read() as uow:
+            beats = {each.name: each.listed for each in uow.heartbeats.where(name=(A, B))}
+        return [beats[A], beats[B]]
 
     def note() -> None:
         now = look(world)
