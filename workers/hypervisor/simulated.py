@@ -68,10 +68,10 @@ class SimulatedHypervisor:
         self._effects: Counter[tuple[str, str]] = Counter()
         self._domains: dict[InstanceId, GuestDomain] = {}
         self._images: frozenset[str] = frozenset()
-        self._machine_id = str(uuid.uuid4())
+        self.machine_id = str(uuid.uuid4())
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
-            self._machine_id = read_machine_id(directory, self._machine_id)
+            self.machine_id = read_machine_id(directory, self.machine_id)
             self._domains = read_domains(directory)
             self._images = read_images(directory)
 
@@ -79,11 +79,6 @@ class SimulatedHypervisor:
     def name(self) -> str:
         """The kind of hypervisor, as `--hypervisor` names it."""
         return "simulated"
-
-    @property
-    def machine_id(self) -> str:
-        """The id that it was given when it was made, kept in its directory."""
-        return self._machine_id
 
     def hardware(self) -> Hardware:
         """Return the hardware it was given."""
