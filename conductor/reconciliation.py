@@ -232,7 +232,7 @@ def _was_missed(instance: Instance) -> bool:
 
 
 def _note_accounting(uow: UnitOfWork, sick: Sequence[str], name: str) -> None:
-    """A host that cannot account for a guest takes no new ones until it can again (N33)."""
+    """A host that cannot account for a guest takes no new ones until it can again."""
     reason = f"{BAD_ACCOUNTING}: {', '.join(sick[:5])}" if sick else None
     seen = uow.hosts.get(name)
     if seen is None or not _is_news(seen, reason):

@@ -69,7 +69,7 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One resource class of a host; every number is 0 or more (case N35)."""
+    """One resource class of a host; every number is 0 or more."""
 
     capacity: int
     reserved: int
@@ -143,7 +143,7 @@ def audited(
     `expected` are guests being made that may not be among the domains yet, or not yet as they
     will be. A domain that cannot be read, or that contradicts those before it, is listed as
     degraded, still counts its memory and disk where they are known, and keeps no other from
-    being counted (case N33).
+    being counted.
     """
     tracked = empty(hardware)
     for domain in domains:

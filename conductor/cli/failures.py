@@ -28,7 +28,7 @@ _ABOUT_AN_OPTION: Final = re.compile(
 
 
 def told(error: BaseException, words: Sequence[str] = (), *, debug: bool = False) -> int:
-    """Say in one line what went wrong and return the exit code that it means (CONTRACT §1).
+    """Say in one line what went wrong and return the exit code that it means.
 
     `words` is the command line, where the value of a wrong option is looked up.
     """

@@ -1,4 +1,4 @@
-"""Records as the contract shows them in JSON (CONTRACT §6). Times are UTC in ISO 8601."""
+"""Records as the contract shows them in JSON. Times are UTC in ISO 8601."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def instance_view(instance: Instance) -> Json:
 
 
 def migration_view(uow: UnitOfWork, move: Migration) -> Json:
-    """Return `migrations show`: both ends, what each holds now, and the story (CONTRACT §6)."""
+    """Return `migrations show`: both ends, what each holds now, and the story."""
     told = sorted(uow.events.where(operation_id=move.operation_id), key=lambda event: event.at)
     held: dict[str, Counter[str]] = {}
     for consumer in (move.id, move.instance_id):

@@ -214,7 +214,7 @@ def _take_instance(
         uow.operations.add(record)
         return [record.id]
     # Locked anew: one that was not there to be locked before may have been committed since, with
-    # the build that runs on it (case N11).
+    # the build that runs on it.
     instance = uow.instances.lock(record.instance_id)
     running = _running(uow, instance)
     if running is None:

@@ -72,7 +72,7 @@ def create_records(new: NewOperation, uow: UnitOfWork) -> Builds:
 def choose_hosts(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
     """Ask for hosts for every instance that is still wanted, if the quota still allows them all.
 
-    It was checked when they were written; a limit lowered since fails every one (N68).
+    It was checked when they were written; a limit lowered since fails every one.
     """
     living = [i for i in uow.instances.where(id=builds.instances) if _waits(i)]
     if living:

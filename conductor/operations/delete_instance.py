@@ -30,7 +30,7 @@ def mark(new: NewOperation, uow: UnitOfWork) -> Delete:
     """Say that it is going; of an id never seen, leave a mark that its build will find.
 
     Requests overtake each other between several conductors: a delete that comes before its
-    build must win all the same (case N11).
+    build must win all the same.
     """
     request = cast(DeleteInstance, new.request)
     instance = uow.instances.lock(request.instance_id)

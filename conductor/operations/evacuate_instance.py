@@ -1,6 +1,6 @@
 """Make an instance anew on another host because its own is dead.
 
-Whatever was being done to it goes no further: a task on a dead host would wait for ever (N08).
+Whatever was being done to it goes no further: a task on a dead host would wait for ever.
 That is also recorded as a removal, so that the dead host drops what left it when it comes back.
 Without shared storage the disk cannot be had from a dead host: the guest starts from its image, or
 from the snapshot of a shelved one.

@@ -88,7 +88,7 @@ def movable(new: NewOperation, uow: UnitOfWork, states: Iterable[InstanceState])
 
 
 def check_source(new: NewOperation, uow: UnitOfWork, instance: Instance, *, alive: bool) -> None:
-    """Refuse a move whose source must be alive and is not, or the other way round (N09)."""
+    """Refuse a move whose source must be alive and is not, or the other way round."""
     up = host_is_up(uow, instance.host or "", new.down_after_s)
     if alive and not up:
         message = f"{instance.host} is down: evacuate the instance instead"
@@ -298,7 +298,7 @@ def failed(move: Move, fault: Json, uow: UnitOfWork) -> None:
 
 
 def failed_after_switch(move: Move, fault: Json, uow: UnitOfWork) -> None:
-    """There was no way back: ERROR on the new host, in the new size, nothing on the old (N18)."""
+    """There was no way back: ERROR on the new host, in the new size, nothing on the old."""
     given_up = give_up_source(move, uow, MigrationState.ERROR)
     save(uow, given_up, error=fault)
     if given_up.source != given_up.target:

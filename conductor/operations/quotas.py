@@ -1,7 +1,7 @@
 """Limits of a project and of its users, checked under a lock so that parallel requests add up.
 
 A project without a quota has no limits, and what a quota does not name is not limited. Use is
-that of all instances that are not deleted, those still being built included (N68).
+that of all instances that are not deleted, those still being built included.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Make an instance anew where it is, from the same image or another.
 
-An image that changes the guest's NUMA demand would need another claim, and is refused (N44): the
+An image that changes the guest's NUMA demand would need another claim, and is refused: the
 place stays, so a rebuild works on a full host too.
 """
 
@@ -155,7 +155,7 @@ def _same_topology(instance: Instance, image: Image) -> None:
 
 
 def _host_suits(instance: Instance, image: Image, uow: UnitOfWork) -> None:
-    """What the new image asks of a host, as the scheduler would ask, refuses it (C13, C14)."""
+    """What the new image asks of a host, as the scheduler would ask, refuses it."""
     wishes = host_wishes_of(instance.flavor, image)
     host = uow.hosts.get(instance.host or "")
     unmet = None if host is None else unmet_by(host, wishes)

@@ -1,7 +1,7 @@
 """Bring a shelved instance back: a start where it kept its host, a host chosen anew where not.
 
-Whatever goes wrong, it stays shelved as it was, with nothing claimed and the reason beside it
-(N74): also a missing image leaves it offloaded and not in ERROR.
+Whatever goes wrong, it stays shelved as it was, with nothing claimed and the reason beside
+it: also a missing image leaves it offloaded and not in ERROR.
 """
 
 from __future__ import annotations

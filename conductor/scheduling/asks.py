@@ -100,7 +100,7 @@ def moving(
 
 
 def _page_sizes(migration: Migration) -> tuple[int | None, ...]:
-    """Return the sizes that a guest has to keep: its memory is copied page by page (N43)."""
+    """Return the sizes that a guest has to keep: its memory is copied page by page."""
     if migration.kind is not MigrationKind.LIVE_MIGRATION or migration.source_placement is None:
         return ()
     return tuple(cell.page_size_kib for cell in migration.source_placement.cells)

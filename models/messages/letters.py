@@ -110,7 +110,7 @@ class RegistrationAnswer(Message):
 
 
 class SpawnArgs(Versioned):
-    """What a host needs to know of an instance; `placement` in the shape of CONTRACT §2.
+    """What a host needs to know of an instance; `placement` in the shape that `fit` prints.
 
     `power` is what the guest shall be once it exists; `nostate` waits for a live migration.
     """
@@ -207,7 +207,7 @@ class Note(Message):
 
 
 class Hello(Versioned):
-    """A worker has started: its hardware (`host` of CONTRACT §2, without use) and its guests.
+    """A worker has started: its hardware (`host` as `fit` takes it, without use) and its guests.
 
     `worker_id` is made once for a state directory, `machine_id` is the hypervisor's, `machine_boot`
     the running kernel's. `boot` counts the starts on that state directory, `boot_id` names this

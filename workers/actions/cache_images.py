@@ -17,7 +17,7 @@ class CacheArgs(Message):
 
 
 def cache_images(work: Work) -> dict[str, Any]:
-    """Have the images cached beside those that are, each of them whole (case N77).
+    """Have the images cached beside those that are, each of them whole.
 
     The instance of the instruction stands for the operation that asks. Raises `Unreachable`
     (`image_corrupt`, with the ids in `images`) when some came damaged, after all others have been

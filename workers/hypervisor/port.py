@@ -20,7 +20,7 @@ IMAGE_CORRUPT = "image_corrupt"
 """Code of the `Unreachable` that says that an image came damaged: the next try may do better."""
 
 DEFAULT_DISK_GB = 1_000
-"""Disk of a host whose description names none (CONTRACT §6)."""
+"""Disk of a host whose description names none."""
 
 
 @dataclass(frozen=True, slots=True)

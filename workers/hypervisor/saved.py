@@ -95,7 +95,7 @@ def _read(path: Path) -> GuestDomain:
             return GuestDomain(instance_id, "nostate", spec, disk=disk)
         return GuestDomain(instance_id, power, spec, copied_to=copied_to, disk=disk)
     except (OSError, ValueError, KeyError, TypeError, ConductorError) as error:
-        # One unreadable guest must not hide the others (case N33).
+        # One unreadable guest must not hide the others.
         return GuestDomain(instance_id, "nostate", None, fault=_why_unreadable(error))
 
 

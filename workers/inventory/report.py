@@ -83,7 +83,7 @@ def adding_up(cell_id: int, memory_kib: int, pools: Iterable[PagePool]) -> tuple
     """Return page pools, by size, that are no more than the whole MiB of a memory size.
 
     Small pages that are over-reported, as some sources do by counting large ones twice, are
-    cut to what the large ones leave (case K19).
+    cut to what the large ones leave.
     """
     by_size = sorted(pools, key=lambda pool: pool.size_kib)
     # Base pages are 4 KiB or, on some Arm and POWER machines, 16 or 64; huge ones are larger.

@@ -24,6 +24,7 @@ from conductor.cli.views import Json, host_view
 from conductor.cli.words import member
 from conductor.outbox import Outbox
 from conductor.store.ports import UnitOfWork
+from conductor.store.records import Host
 from models.hardware.cpuset import format_cpu_list, mask_of
 from models.lifecycle import HostState
 from models.units import MIB_PER_GIB
@@ -69,10 +70,15 @@ def show(host: Name, output: Output = None) -> None:
     show_one(row, output, lambda: _picture(row))
 
 
-def map_(host: Names, output: Output = None) -> None:
+def map_(
+    host: Annotated[
+        list[str] | None, typer.Argument(metavar="HOST...", help="These only, else all of them.")
+    ] = None,
+    output: Output = None,
+) -> None:
     """Draw hosts: NUMA cells, cores and threads coloured by instance, memory and huge pages."""
     with reach() as here, here.store.read() as uow:
-        found = hosts_named(uow, host)
+        found = hosts_named(uow, host) if host else sorted(uow.hosts.where(), key=_name_of)
         sights = sights_of(uow, found, here.settings.down_after_s)
         guests = {each.name: guests_of(uow, each.name) for each in found}
     rows = [host_view(sight) for sight in sights]
@@ -84,6 +90,10 @@ def map_(host: Names, output: Output = None) -> None:
         console().print(Group(*pictures, key_line()))
     else:
         show_all(rows, output, Group)
+
+
+def _name_of(host: Host) -> str:
+    return host.name
 
 
 def enable(host: Names) -> None:

@@ -49,7 +49,7 @@ def compute(
     hypervisor: Annotated[Kind, typer.Option(help="What runs the guests.")] = Kind.SIMULATED,  # noqa: ARG001 - the only kind so far
     topology: Annotated[
         Path | None,
-        typer.Option(help="Hardware of a simulated host (CONTRACT §2, §6); without, a default."),
+        typer.Option(help="Hardware of a simulated host; without, a default."),
     ] = None,
     state_dir: Annotated[
         Path | None, typer.Option(help="Where journal and simulated guests are kept.")
