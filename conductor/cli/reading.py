@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from conductor.cli.render_layout import Guest
 from conductor.cli.views import Action, HostSight, Story
 from conductor.operations.waits import ON_HOST
+from conductor.store.beginnings import StartsWith
 from conductor.store.ports import Rows, UnitOfWork
 from conductor.store.records import (
     Heartbeat,
@@ -19,7 +20,6 @@ from conductor.store.records import (
     Migration,
     OperationRecord,
     Registration,
-    StartsWith,
 )
 from models.errors import Rejected
 from models.lifecycle import InstanceState

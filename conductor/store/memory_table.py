@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from conductor.store.records import StartsWith
+from conductor.store.beginnings import StartsWith
 from conductor.store.shapes import MANY, Key, Shape
 
 if TYPE_CHECKING:

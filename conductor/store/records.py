@@ -33,13 +33,6 @@ ASKS: Final = (WAITS_ON_HOST, WAITS_ON_SCHEDULER)
 
 
 @dataclass(frozen=True, slots=True)
-class StartsWith:
-    """Asked of a text field instead of a value: whatever begins so (small letters)."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class OperationRecord:
     """One operation: what was asked, which step it is at, and its typed state as JSON.
 

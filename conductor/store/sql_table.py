@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from conductor.store.records import StartsWith
+from conductor.store.beginnings import StartsWith
 from conductor.store.shapes import MANY, Key, Shape
 from conductor.store.sql_statements import Params, Statements
 
