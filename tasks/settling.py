@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import structlog
 from celery.exceptions import Reject
 
 from models.errors import Rejected
 from tasks.patience import GivenBackError, Patience
 
 T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 
 def settle(patience: Patience, call: Callable[[], T]) -> T:
@@ -24,4 +27,5 @@ def settle(patience: Patience, call: Callable[[], T]) -> T:
     except GivenBackError as error:
         raise Reject(str(error), requeue=True) from error
     except Rejected as error:
+        _log.warning("message refused", code=error.code, reason=error.message)
         raise Reject(f"{error.code}: {error.message}", requeue=False) from error

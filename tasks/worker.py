@@ -29,7 +29,8 @@ from tasks.routing import DIFFERS, declare_topology
 _EX_OK = 0
 _log = structlog.get_logger(__name__)
 # Two lines a message would say what the one line of its handler says better.
-_CHATTY = ("celery.worker.strategy", "celery.app.trace")
+# Of a refused message Celery would log where its handler was, as if that were the fault.
+_CHATTY = {"celery.worker.strategy": logging.WARNING, "celery.app.trace": logging.ERROR}
 
 
 def check_broker(app: Celery, hosts: Sequence[str] = ()) -> None:
@@ -66,8 +67,8 @@ def serve(app: Celery, role: str, consuming: Consuming, threads: int = 4) -> int
     thread.
     """
     check_late_acknowledgement(app)
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, level in _CHATTY.items():
+        logging.getLogger(name).setLevel(level)
     app.steps["consumer"].add(DeadLetterStep)
     setup_worker_optimizations(app, node_name(role))
     controller = WorkController(

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,15 @@ PATIENCE_S = 20.0
 class Process:
     """One process of `tests.services.stand_ins`; its lines on stdout are JSON, but for `ready`."""
 
-    def __init__(self, role: str, broker_url: str, *arguments: str) -> None:
+    def __init__(
+        self, role: str, broker_url: str, *arguments: str, errors: Path | None = None
+    ) -> None:
         command = [sys.executable, "-m", "tests.services.stand_ins", role, broker_url, *arguments]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        with errors.open("wb") if errors else nullcontext() as stderr:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=stderr, text=True
+            )
         self._lines: queue.Queue[str] = queue.Queue()
         self._seen: list[dict[str, Any]] = []
         self.printed: list[str] = []
@@ -47,6 +52,11 @@ class Process:
         while not int(status.read_text().split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1:
             assert time.monotonic() < deadline, f"the process never handles signal {number}"
             time.sleep(0.01)
+
+    def resident_mib(self) -> int:
+        """Return how much memory the process holds."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) // 1024
 
     @property
     def alive(self) -> bool:
