@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from conductor.liveness import host_is_up
 from conductor.operations.cache_images_on_host import Cache, cache_images_on_host
 from conductor.operations.definition import AwaitChildren, NewOperation, Operation, Outcome
 from conductor.operations.requested import image_of
+from conductor.operations.waits import ON_PARENT
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json, OperationRecord
 from models.errors import HostRefused, NoValidHost, Rejected
@@ -35,6 +36,9 @@ class Caches:
         return len(self.hosts)
 
 
+HOSTS_AT_ONCE = 4
+"""How many hosts fetch at the same time: the image store serves guests meanwhile."""
+
 cache_images = Operation("cache_images", Caches)
 
 
@@ -49,22 +53,26 @@ def create_children(new: NewOperation, uow: UnitOfWork) -> Caches:
     images = tuple(dict.fromkeys(image_of(each, uow, "images").id for each in request.images))
     members = dict.fromkeys(parse(AggregateBody, entry.body).hosts)
     up = tuple(host for host in members if host_is_up(uow, host, new.down_after_s))
-    uow.operations.add_many([_child(new, Cache(host, images), uow.now) for host in up])
+    children = [_child(new, Cache(host, images), uow.now) for host in up]
+    waiting = [replace(each, waiting_on=ON_PARENT) for each in children[HOSTS_AT_ONCE:]]
+    uow.operations.add_many([*children[:HOSTS_AT_ONCE], *waiting])
     down = tuple(host for host in members if host not in up)
     return Caches(request.aggregate, images, up, down)
 
 
 @cache_images.step
 def let_hosts_fetch(caches: Caches, _: UnitOfWork) -> Outcome[Caches]:
-    """Start every host's own operation and wait for all of them."""
+    """Let a few hosts fetch at once, the next whenever one has ended, and wait for all of them."""
     if not caches.hosts:
-        raise NoValidHost("no_host_up", f"no host of aggregate {caches.aggregate} is up")
+        down = ", ".join(caches.skipped) or "none is in it"
+        message = f"no host of aggregate {caches.aggregate} is up: {down}"
+        raise NoValidHost("no_host_up", message, skipped=list(caches.skipped))
     return AwaitChildren(caches)
 
 
 @cache_images.children_failed
-def name_hosts(children: Sequence[OperationRecord]) -> Json:
-    """Name each host that has not cached them, and why; the others have."""
+def name_hosts(caches: Caches, children: Sequence[OperationRecord]) -> Json:
+    """Name each host that has not cached them, and why, and those left out; the others have."""
     failed = {
         str(child.data["host"]): dict(child.error or {})
         for child in children
@@ -73,7 +81,11 @@ def name_hosts(children: Sequence[OperationRecord]) -> Json:
     done = [str(c.data["host"]) for c in children if str(c.data["host"]) not in failed]
     reasons = "; ".join(f"{host}: {error.get('message')}" for host, error in failed.items())
     message = f"{len(failed)} of {len(children)} hosts have not cached the images. {reasons}"
-    return HostRefused("hosts_failed", message, failed=failed, done=done).to_json()
+    if caches.skipped:
+        message += f". Left out, since they were down: {', '.join(caches.skipped)}"
+    left_out = list(caches.skipped)
+    error = HostRefused("hosts_failed", message, failed=failed, done=done, skipped=left_out)
+    return error.to_json()
 
 
 @cache_images.result

@@ -110,7 +110,7 @@ class NewOperation:
 Accept = Callable[[NewOperation, UnitOfWork], S]
 Replay = Callable[[NewOperation, OperationRecord, UnitOfWork], S]
 IsMet = Callable[[Request, OperationRecord, UnitOfWork], str | None]
-FaultOfChildren = Callable[[Sequence[OperationRecord]], Json]
+FaultOfChildren = Callable[[S, Sequence[OperationRecord]], Json]
 WhenBusy = Literal["reject", "queue", "supersede"]
 
 
@@ -138,7 +138,7 @@ class Operation(Generic[S]):
         self.run_accept: Accept[S] | None = None
         self.on_failure: Callable[[S, Json, UnitOfWork], None] | None = None
         self.on_given_up: Callable[[S, Json, UnitOfWork], None] | None = None
-        self.fault_of_children: FaultOfChildren | None = None
+        self.fault_of_children: FaultOfChildren[S] | None = None
         self.run_replay: Replay[S] | None = None
         self.is_met: IsMet | None = None
         self.describe: Callable[[S], Json] = lambda _: {}
@@ -196,7 +196,7 @@ class Operation(Generic[S]):
         """
         self.on_given_up = run
 
-    def children_failed(self, run: FaultOfChildren) -> FaultOfChildren:
+    def children_failed(self, run: FaultOfChildren[S]) -> FaultOfChildren[S]:
         """Register what makes one fault of all children, some of which have failed."""
         self.fault_of_children = run
         return run

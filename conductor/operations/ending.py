@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from conductor.operations.notices import notify
-from conductor.operations.waits import ON_CHILDREN, ON_INSTANCE
+from conductor.operations.waits import ON_CHILDREN, ON_INSTANCE, ON_PARENT
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Event, Instance, Json, OperationRecord
 from models.lifecycle import OperationState
@@ -113,6 +113,20 @@ def _let_next_run(uow: UnitOfWork, record: OperationRecord, instance: Instance) 
     return [next_id]
 
 
+def _next_child(uow: UnitOfWork, parent: OperationRecord) -> list[str]:
+    """Let the next child go of a parent that lets few at once; its time begins now."""
+    if parent.waiting_on != ON_CHILDREN or parent.undoing or parent.cancel is not None:
+        return []
+    for child in uow.operations.where(
+        parent_id=parent.id, waiting_on=ON_PARENT, ended_at=None, limit=1
+    ):
+        waited_s = uow.now - child.created_at
+        deadline = None if child.deadline_at is None else child.deadline_at + waited_s
+        uow.operations.save(replace(child, waiting_on=None, wake_at=uow.now, deadline_at=deadline))
+        return [child.id]
+    return []
+
+
 def _tell_parent(uow: UnitOfWork, record: OperationRecord) -> list[str]:
     if record.parent_id is None:
         return []
@@ -120,8 +134,9 @@ def _tell_parent(uow: UnitOfWork, record: OperationRecord) -> list[str]:
     if parent is None or parent.state.ended:
         return []
     left = parent.children_left - 1
+    following = _next_child(uow, parent)
     goes_on = left <= 0 and parent.waiting_on == ON_CHILDREN
     # Due at once, so that the reaper goes on with it should this process die before it does.
     wake_at = uow.now if goes_on else parent.wake_at
     uow.operations.save(replace(parent, children_left=left, wake_at=wake_at, updated_at=uow.now))
-    return [parent.id] if goes_on else []
+    return [*following, *([parent.id] if goes_on else [])]

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Instance, Json
 from models.errors import Broken, HostRefused
+from models.hardware.image import boots_from_volume
 from models.lifecycle import InstanceState, PowerState
 from models.messages.base import parse
 from models.messages.disks import DiskImage, RootDisk
@@ -55,7 +56,7 @@ def spawn_args_of(
         vcpus=instance.flavor.vcpus,
         memory_mib=instance.flavor.memory_mib,
         disk_gb=held.amounts.get("DISK_GB", 0) if held else 0,
-        image_id=instance.image.id if instance.image else None,
+        image_id=instance.image.id if instance.image and has_local_disk(instance) else None,
         placement=placement_to_json(placement) if placement else None,
         root_disk=root_disk or RootDisk(),
         power=cast(Literal["running", "shutdown", "nostate"], power),
@@ -70,7 +71,7 @@ def shelved_disk(instance: Instance) -> RootDisk | None:
 
 def has_local_disk(instance: Instance) -> bool:
     """Say whether its root disk is on its host: a volume is elsewhere, whatever happens here."""
-    return instance.image is not None
+    return not boots_from_volume(instance.image)
 
 
 def disk_in(result: Json, host: str) -> dict[str, Any]:

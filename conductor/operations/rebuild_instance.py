@@ -10,11 +10,18 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import leave_as_it_was, must_get, ran, spawn_args
+from conductor.operations.instances import (
+    has_local_disk,
+    leave_as_it_was,
+    must_get,
+    ran,
+    spawn_args,
+)
 from conductor.operations.moves import check_alive, movable
-from conductor.operations.requested import NO_IMAGE, image_fits, image_of
+from conductor.operations.requested import NO_IMAGE, image_fits, image_of, image_value
 from conductor.operations.unsupported import refuse_image_keys
-from conductor.placement.host_wishes import host_wishes_of, unmet_by
+from conductor.placement.devices import device_requests
+from conductor.placement.host_wishes import host_wishes_of, isolated_from, unmet_by
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.errors import Rejected
@@ -46,13 +53,13 @@ rebuild_instance = Operation("rebuild_instance", Rebuild)
 
 @rebuild_instance.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Rebuild:
-    """The new image must ask for the same NUMA topology and for no trait the host lacks."""
+    """The host must suit the new image as for a build, with the same NUMA topology and devices."""
     request = cast(RebuildInstance, new.request)
     instance = movable(new, uow, _STATES)
     check_alive(new, uow, instance.host or "")
-    body = image_of(request.image, uow, "image")
-    image_fits(body, instance.flavor, "image", volume_backed=False)
-    image = Image(body.id, body.name or "", body.properties)
+    _refuse_volume(instance)
+    image = image_value(image_of(request.image, uow, "image"))
+    image_fits(image, instance.flavor, "image")
     refuse_image_keys(image)
     _same_topology(instance, image)
     _host_suits(instance, image, uow)
@@ -152,6 +159,17 @@ def _same_topology(instance: Instance, image: Image) -> None:
     if guest_topology(instance.flavor, image) != now:
         message = f"image is {image.id}: it changes the NUMA topology or pinning of the guest"
         raise Rejected("image_changes_numa", message, key="image")
+    had = device_requests(instance.flavor, instance.image or NO_IMAGE)
+    if device_requests(instance.flavor, image) != had:
+        message = f"image is {image.id}: it changes where the guest's devices may be"
+        raise Rejected("image_changes_devices", message, key="image")
+
+
+def _refuse_volume(instance: Instance) -> None:
+    """Refuse to write over a volume: it is not ours, and no host can be asked to."""
+    if not has_local_disk(instance):
+        message = f"instance {instance.id} boots from a volume: no image is written over it"
+        raise Rejected("volume_backed", message, key="instance_id")
 
 
 def _host_suits(instance: Instance, image: Image, uow: UnitOfWork) -> None:
@@ -161,3 +179,6 @@ def _host_suits(instance: Instance, image: Image, uow: UnitOfWork) -> None:
     unmet = None if host is None else unmet_by(host, wishes)
     if unmet is not None:
         raise Rejected("trait_missing", f"image is {image.id}: {unmet}", key="image")
+    apart = isolated_from(uow, instance.host or "", image)
+    if apart is not None:
+        raise Rejected("isolated", f"image is {image.id}: {apart}", key="image")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from models.messages.hints import hints_of
 
 if TYPE_CHECKING:
     from conductor.store.ports import UnitOfWork
-    from models.messages.requests import BuildInstances
+    from models.messages.requests import BlockDeviceBody, BuildInstances
 
 NO_IMAGE = Image("", "", {})
 """What an instance that boots from volumes has for an image."""
@@ -62,16 +63,18 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
     body = request.instance
     flavor = flavor_of(body.flavor, uow, "instance.flavor")
     image_body = image_of(body.image, uow, "instance.image") if body.image is not None else None
-    image = (
-        Image(image_body.id, image_body.name or "", image_body.properties) if image_body else None
-    )
+    on_volume = _boots_from_volume(body.block_devices, no_image=image_body is None)
+    if image_body is None and not on_volume:
+        message = "instance.block_devices has none to boot from: no boot_index is 0"
+        raise Rejected("nothing_to_boot", message, key="instance.block_devices")
+    image = image_value(image_body, on_volume=on_volume) if image_body is not None else None
     refuse_fields(body)
     refuse_flavor_keys(flavor)
     if image is not None:
         refuse_image_keys(image)
     refuse_contradictions(flavor, image or NO_IMAGE)
-    if image_body is not None:
-        image_fits(image_body, flavor, "instance.flavor", volume_backed=bool(body.block_devices))
+    if image is not None:
+        image_fits(image, flavor, "instance.flavor")
     if body.host is not None and uow.hosts.get(body.host) is None:
         raise _unknown("host", "instance.host", body.host)
     _known(uow, "zone", "instance.availability_zone", body.availability_zone)
@@ -120,19 +123,41 @@ def _image_named(name: str, uow: UnitOfWork) -> CatalogueEntry | None:
     return named[0] if named else None
 
 
-def image_fits(image: ImageBody, flavor: Flavor, field: str, *, volume_backed: bool) -> None:
+def image_value(body: ImageBody, *, on_volume: bool = False) -> Image:
+    """Return what an instance keeps of an image."""
+    return Image(
+        body.id,
+        body.name or "",
+        body.properties,
+        body.min_memory_mb,
+        body.min_disk_gb,
+        on_volume,
+    )
+
+
+def _boots_from_volume(devices: Sequence[BlockDeviceBody], *, no_image: bool) -> bool:
+    """Say whether one of the devices is the root disk: that with `boot_index` 0.
+
+    Any other is a volume for data. Where none has an index, the first is booted from if there is
+    no image.
+    """
+    said = [each.boot_index for each in devices if each.boot_index is not None]
+    return 0 in said or bool(devices and not said and no_image)
+
+
+def image_fits(image: Image, flavor: Flavor, field: str) -> None:
     """Refuse a flavor that is smaller than the image says it needs; `field` is what was asked."""
-    if flavor.memory_mib < image.min_memory_mb:
+    if flavor.memory_mib < image.min_memory_mib:
         raise Rejected(
             "flavor_memory_too_small",
             f"flavor memory_mb is {flavor.memory_mib}: image {image.id} needs "
-            f"{image.min_memory_mb}",
+            f"{image.min_memory_mib}",
             key=field,
         )
-    if not volume_backed and 0 < flavor.root_gb < image.min_disk_gb:
+    if not image.on_volume and 0 < flavor.root_gb < image.min_disk_gib:
         raise Rejected(
             "flavor_disk_too_small",
-            f"flavor root_gb is {flavor.root_gb}: image {image.id} needs {image.min_disk_gb}",
+            f"flavor root_gb is {flavor.root_gb}: image {image.id} needs {image.min_disk_gib}",
             key=field,
         )
 

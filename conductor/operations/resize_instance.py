@@ -7,9 +7,10 @@ from typing import cast
 from conductor.operations import moves
 from conductor.operations.cold_move import cold_move
 from conductor.operations.definition import NewOperation
+from conductor.operations.instances import has_local_disk
 from conductor.operations.moves import Move, Plan
 from conductor.operations.quotas import Owner, check_quota, growth
-from conductor.operations.requested import NO_IMAGE, flavor_of
+from conductor.operations.requested import NO_IMAGE, flavor_of, image_fits
 from conductor.operations.unsupported import refuse_flavor_keys
 from conductor.store.ports import UnitOfWork
 from models.errors import Rejected
@@ -22,7 +23,7 @@ resize_instance = cold_move.variant("resize_instance")
 
 @resize_instance.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
-    """The new flavor must differ, suit the image and not shrink the root disk."""
+    """The new flavor must differ, be enough for the image and not shrink a local root disk."""
     request = cast(ResizeInstance, new.request)
     instance = moves.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
     moves.check_source(new, uow, instance, alive=True)
@@ -30,12 +31,14 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     flavor = flavor_of(request.flavor, uow, "flavor")
     if flavor == instance.flavor:
         raise Rejected("flavor_same", f"flavor is {flavor.name}: it has this one", key="flavor")
-    if flavor.root_gb < instance.flavor.root_gb:
+    if has_local_disk(instance) and flavor.root_gb < instance.flavor.root_gb:
         had = instance.flavor.root_gb
         message = f"root_gb is {flavor.root_gb}: the disk has {had} and cannot shrink"
         raise Rejected("disk_shrinks", message, key="flavor")
     refuse_flavor_keys(flavor)
     refuse_contradictions(flavor, instance.image or NO_IMAGE)
+    if instance.image is not None:
+        image_fits(instance.image, flavor, "flavor")
     owner = Owner(instance.project_id, instance.user_id)
     check_quota(uow, owner, growth(instance, flavor))
     plan = Plan(MigrationKind.RESIZE, flavor, request.host, same_host=True)

@@ -117,7 +117,9 @@ def _children_ended(scope: Scope, record: OperationRecord) -> Ids:
     if faults:
         summary = scope.definition(record).fault_of_children
         fault = (
-            summary(children.where(parent_id=record.id)) if summary else _fault_of_children(faults)
+            summary(scope.load(record), children.where(parent_id=record.id))
+            if summary
+            else _fault_of_children(faults)
         )
         return _close(scope, record, OperationState.FAILED, fault)
     return forward.move_on(scope, record, scope.load(record))

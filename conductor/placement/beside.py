@@ -20,7 +20,7 @@ from conductor.store.records import Allocation, Instance, Provider
 from models.errors import Conflict, NoValidHost
 from models.hardware.constraints import guest_topology
 from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware.image import Image, boots_from_volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,8 @@ def asked_in_all(flavor: Flavor, image: Image | None) -> Resources:
     Raises `Rejected` for a flavor and an image that contradict.
     """
     guest = guest_topology(flavor, image or Image(id=""))
-    return total_of(request_of(flavor, amounts(flavor, guest, volume_backed=image is None)))
+    own = amounts(flavor, guest, volume_backed=boots_from_volume(image))
+    return total_of(request_of(flavor, own))
 
 
 def settle(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from conductor.placement.wishes import grouped_traits
+from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
 from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
@@ -23,6 +24,9 @@ ARCHITECTURE: Final = "HW_ARCH_"
 """Prefix of the traits that name an architecture; a host without any has not said which it is."""
 
 CAPABILITY: Final = "capabilities:"
+
+ISOLATED_IMAGES: Final = "isolated_images"
+"""Metadata of aggregates whose hosts take only these images, which go nowhere else."""
 
 CAPABILITIES: Final[Mapping[str, Callable[[Host], str]]] = {
     "hypervisor_type": lambda host: host.hypervisor,
@@ -94,6 +98,25 @@ def unmet_by(host: Host, wishes: HostWishes) -> str | None:
             return f"{host.name} has the forbidden trait {trait}"
     if wishes.architecture is not None and not is_of(host, wishes.architecture):
         return f"{host.name} is of another architecture than {wishes.architecture}"
+    return None
+
+
+def isolated_from(uow: UnitOfWork, host: str, image: Image) -> str | None:
+    """Say why a host is not for an image, where aggregates set hosts apart for images.
+
+    As the scheduler's filter decides: such an image goes nowhere else, no other goes there.
+    """
+    apart = [
+        (set(each.body.get("hosts", ())), {part.strip() for part in said.split(",")})
+        for each in uow.catalogue.where(kind="aggregate")
+        if (said := str((each.body.get("metadata") or {}).get(ISOLATED_IMAGES, "")))
+    ]
+    own = [hosts for hosts, images in apart if image.id in images]
+    if own:
+        here = any(host in hosts for hosts in own)
+        return None if here else f"{host} is not set apart for it"
+    if any(host in hosts for hosts, _ in apart):
+        return f"{host} is set apart for other images"
     return None
 
 

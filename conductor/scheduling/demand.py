@@ -21,7 +21,7 @@ from models.hardware.fitting import fit
 from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
 from models.hardware.guest import GuestTopology, Misfit, Placement
-from models.hardware.image import Image
+from models.hardware.image import Image, boots_from_volume
 from models.hardware.spec_operators import Condition, condition_of
 from models.hardware.topology import Limits, PciRequest
 from models.lifecycle import InstanceState
@@ -134,7 +134,7 @@ def shape_of(
     """
     known = image or Image(id="")
     guest = _with_pages(guest_topology(flavor, known), page_sizes_kib)
-    own = amounts(flavor, guest, volume_backed=image is None)
+    own = amounts(flavor, guest, volume_backed=boots_from_volume(image))
     request = request_of(flavor, own)
     return Shape(
         flavor,

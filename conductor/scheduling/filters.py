@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from conductor.placement.host_wishes import ISOLATED_IMAGES
 from conductor.placement.resources import DISK_GB, MEMORY_MB, PCPU, VCPU
 from conductor.scheduling.checks import Check, Filter
 from conductor.scheduling.columns import (
@@ -101,7 +102,7 @@ def not_isolated(demand: Demand, fleet: Fleet) -> Iterator[Check]:
     Aggregate metadata `isolated_images` and `filter_tenant_id`, each a list by commas.
     """
     image = demand.shape.image.id if demand.shape.image is not None else ""
-    images = fleet.tagged("isolated_images")
+    images = fleet.tagged(ISOLATED_IMAGES)
     if images:
         own = _any_of(fleet, [each.hosts for each in images if image in each.values])
         others = _any_of(fleet, [each.hosts for each in images])

@@ -12,16 +12,28 @@ PropertyValue: TypeAlias = object
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image's id, name and properties; the properties are frozen on entry."""
+    """An image's id, name and properties; the properties are frozen on entry.
+
+    `min_memory_mib` and `min_disk_gib` are the least that a flavor must give it. One that is
+    `on_volume` is on a volume already, from which the guest boots: no local root disk is made.
+    """
 
     id: str
     name: str = ""
     properties: Mapping[str, PropertyValue] = field(default_factory=dict)
+    min_memory_mib: int = 0
+    min_disk_gib: int = 0
+    on_volume: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.properties, FrozenMap):
             entries = {key: _frozen(value) for key, value in self.properties.items()}
             object.__setattr__(self, "properties", FrozenMap(entries))
+
+
+def boots_from_volume(image: Image | None) -> bool:
+    """Say whether a guest of the image, or of none, has its root disk on a volume."""
+    return image is None or image.on_volume
 
 
 def _frozen(value: PropertyValue) -> PropertyValue:

@@ -41,7 +41,14 @@ def flavor_from_row(data: Mapping[str, Any]) -> Flavor:
 
 def image_from_row(data: Mapping[str, Any]) -> Image:
     """Return the image that `image_to_json` wrote; nothing is checked."""
-    return Image(data["id"], data.get("name") or "", data.get("properties", {}))
+    return Image(
+        data["id"],
+        data.get("name") or "",
+        data.get("properties", {}),
+        data.get("min_memory_mb", 0),
+        data.get("min_disk_gb", 0),
+        data.get("on_volume", False),
+    )
 
 
 def guest_from_json(data: Mapping[str, Any]) -> GuestTopology:
@@ -107,8 +114,14 @@ def flavor_to_json(flavor: Flavor) -> Json:
 
 
 def image_to_json(image: Image) -> Json:
-    """Return an image as the contract's `image`."""
-    return {"id": image.id, "name": image.name, "properties": _thawed(image.properties)}
+    """Return an image as the contract's `image`, with what else an instance keeps of it."""
+    said = {
+        "min_memory_mb": image.min_memory_mib,
+        "min_disk_gb": image.min_disk_gib,
+        "on_volume": image.on_volume,
+    }
+    rest = {name: value for name, value in said.items() if value}
+    return {"id": image.id, "name": image.name, "properties": _thawed(image.properties), **rest}
 
 
 def guest_to_json(guest: GuestTopology) -> Json:
