@@ -20,7 +20,7 @@ from conductor.hosts import must_lock
 from conductor.operations.asking import DESTROY
 from conductor.operations.fences import removal_of
 from conductor.operations.instances import lost_guest, without_guest
-from conductor.operations.waits import ON_HOST, asked_of
+from conductor.operations.waits import ON_HOST, awaits
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Instance, Json, Registration, Removal
 from models.ids import is_uuid
@@ -74,16 +74,15 @@ def reconcile(uow: UnitOfWork, manifest: Manifest) -> None:
     _note_accounting(uow, manifest.accounting_degraded, manifest.host)
 
 
-def note_progress(uow: UnitOfWork, progress: Progress) -> None:
-    """Write how far the copy of a live migration is, unless it is old news."""
+def note_progress(uow: UnitOfWork, progress: Progress) -> bool:
+    """Write how far the copy of a live migration is; say whether the host was asked and works."""
     record = uow.operations.get(progress.token.operation_id)
-    if record is None or record.sequence != progress.token.sequence:
-        return
-    if not asked_of(record.waiting_on, progress.sender):
-        return
+    if record is None or not awaits(record, progress.token, progress.sender):
+        return False
     for move in uow.migrations.where(instance_id=record.instance_id, state=tuple(UNFINISHED)):
         if move.operation_id == record.id and move.progress_percent < progress.percent:
             uow.migrations.save(replace(move, progress_percent=progress.percent))
+    return True
 
 
 def why_unexpected(domain: Domain, instance: Instance | None, host: str) -> str | None:

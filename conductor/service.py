@@ -17,7 +17,7 @@ from conductor.liveness import ECHO_EVERY_S
 from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.ending import locked
 from conductor.operations.engine import Engine
-from conductor.operations.waits import is_ask
+from conductor.operations.waits import awaits, is_ask
 from conductor.outbox import Outbox, kept_once
 from conductor.placement.resources import Ratios
 from conductor.reaper import reap
@@ -135,14 +135,23 @@ class ConductorService:
         self.drive(ready)
         return None
 
-    def handle_reply(self, body: Mapping[str, Any]) -> None:
-        """Apply a reply of the scheduler or of a host; stale ones change nothing."""
+    def handle_reply(self, body: Mapping[str, Any]) -> bool:
+        """Apply a reply of the scheduler or of a host; say whether it was awaited.
+
+        Stale ones change nothing.
+        """
         reply = parse(Reply, body)
         claimed = reply.sender == SCHEDULER and reply.outcome == "done"
-        ready = self._move(
-            reply.token.operation_id, lambda uow: self._engine.reply(uow, reply), claimed=claimed
-        )
-        self.drive(ready)
+        awaited = False
+
+        def work(uow: UnitOfWork) -> list[str]:
+            nonlocal awaited
+            asked = locked(uow, reply.token.operation_id)  # as the engine does, for nothing more
+            awaited = awaits(asked, reply.token, reply.sender)
+            return self._engine.reply(uow, reply)
+
+        self.drive(self._move(reply.token.operation_id, work, claimed=claimed))
+        return awaited
 
     def handle_hello(self, body: Mapping[str, Any]) -> None:
         """Take in a host that has started: hardware, guests, and what it was asked meanwhile."""
@@ -156,15 +165,18 @@ class ConductorService:
         """Compare what a host has with what it should have."""
         self._reports.manifest(parse(Manifest, body))
 
-    def handle_progress(self, body: Mapping[str, Any]) -> None:
-        """Note how far a copy is; nothing is decided by it."""
+    def handle_progress(self, body: Mapping[str, Any]) -> bool:
+        """Note how far a copy is, and say whether its host was asked; nothing is decided by it."""
         progress = parse(Progress, body)
+        asked = False
 
         def note(uow: UnitOfWork) -> list[str]:
-            reconciliation.note_progress(uow, progress)
+            nonlocal asked
+            asked = reconciliation.note_progress(uow, progress)
             return []
 
         self._move(progress.token.operation_id, note)
+        return asked
 
     def handle_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a message that could not be handled, and end the ask that it was, if it was one.

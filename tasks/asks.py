@@ -6,45 +6,84 @@ of asks are silent by themselves, and these events are sent at the moments that 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from models.messages.letters import (
     HEARTBEAT,
+    HELLO,
     MANIFEST,
     PROGRESS,
     REPLY,
-    Instruction,
+    SCHEDULER,
     Letter,
     Token,
+    answer_to,
+    said,
 )
 from tasks.envelope import fault_text
 
 Event = Mapping[str, Any]
-SILENT: Final = frozenset({HEARTBEAT, MANIFEST, PROGRESS})
-"""Reports that come so often that they would push everything else out of Flower's memory.
+_PULSE: Final[Event] = {
+    "type": "worker-heartbeat",
+    "freq": 15,
+    "active": 0,
+    "processed": 0,
+    "loadavg": (0, 0, 0),
+}
+"""Flower takes a host for gone that is not heard of for twice `freq` seconds."""
+SILENT: Final = frozenset({HEARTBEAT, HELLO, MANIFEST, PROGRESS, REPLY})
+"""Reports: of these only what `heard` makes of them is shown.
 
-How far a copy is shows in the arguments of its operation.
+What their headers say of ids is their sender's word, and most come so often that they would push
+everything else out of Flower's memory.
 """
 
 
-def taken(request: Any, name: str) -> Event:
-    """Tell that a message was taken; `request` is Celery's, of the task that runs."""
-    return {
-        "type": "task-received",
-        "uuid": request.id,
-        "name": name,
-        "args": "()",
-        "kwargs": getattr(request, "kwargsrepr", None) or "",
-        "root_id": request.root_id,
-        "parent_id": request.parent_id,
-        "retries": 0,
-    }
+def heard(task: str, body: Mapping[str, Any]) -> list[Event]:
+    """Tell what a report says that counts: who lives, what is begun, and how it has ended.
+
+    Nothing of it is named by whom it came from: ids follow from the ask that it answers.
+    """
+    if task == HEARTBEAT:
+        return [{**_PULSE, "hostname": node_of(body["host"])}]
+    if task == PROGRESS and body["percent"] == 0:
+        by_host = {"hostname": node_of(body["sender"])}
+        return [{**each, **by_host} for each in begun(Token(**body["token"]))]
+    if task != REPLY:
+        return []
+    reply = _answer(body)
+    if body["sender"] == SCHEDULER:
+        return reply  # its process has told the end itself
+    return [{**_end(body), "hostname": node_of(body["sender"])}, *reply]
 
 
-def begun(instruction: Instruction) -> Event:
-    """Tell that a host has begun to carry out an instruction."""
-    return {"type": "task-started", "uuid": instruction.token.letter_id}
+def node_of(host: str) -> str:
+    """Return the name under which Flower lists a host, whichever process serves it."""
+    return f"compute-{host}@{host}"
+
+
+def begun(token: Token) -> list[Event]:
+    """Tell that a host has taken an instruction and begun to carry it out."""
+    uuid_ = token.letter_id
+    return [{"type": kind, "uuid": uuid_} for kind in ("task-received", "task-started")]
+
+
+def _answer(body: Mapping[str, Any]) -> list[Event]:
+    """Tell of an answer as a task of its own, which hangs from its ask."""
+    token = Token(**body["token"])
+    told = said(
+        outcome=body["outcome"],
+        step=token.step,
+        host=body["sender"],
+        reason=(body.get("error") or {}).get("message"),
+    )
+    name = f"{body['sender']}/{token.letter_id}"
+    event = {"uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, name))}
+    taken = {"type": "task-received", "name": REPLY, "args": "()", "kwargs": told, "retries": 0}
+    done = {"type": "task-succeeded", "result": "None", "runtime": 0.0}
+    return [{**event, **taken, **answer_to(token)}, {**event, **done}]
 
 
 def answered(letters: Sequence[Letter]) -> list[Event]:

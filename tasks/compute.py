@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
-from celery import Celery, Task
+from celery import Celery
 from celery.exceptions import Ignore, Reject
 
 from models.errors import Broken
 from models.messages.base import parse
 from models.messages.letters import COMPUTE, Instruction
 from tasks.app import make_app
-from tasks.asks import taken
 from tasks.consumer import EX_SOFTWARE, Consuming
 from tasks.events import EventStream
 from tasks.patience import Patience
@@ -59,22 +58,19 @@ def serve_compute(
 
     The agent is started before and drained afterwards by the caller. The code is 70 when the
     agent's journal has failed: what was in hand returns to the queue for the next process.
-    `events` speaks as `node_name(host.role)`; the caller closes it afterwards.
+    `events` says nothing (`Silence`) where the conductor is to tell what hosts do.
     """
     app = make_app(broker_url, (host_queue(host.name),))
     patience = Patience()
-    register(app, agent, host.verbs, patience, events)
+    register(app, agent, host.verbs, patience)
     consuming = Consuming(PREFETCH, patience, events, hosts=(host.name,), other=OTHER)
     return serve(app, host.role, consuming, threads)
 
 
-def register(
-    app: Celery, agent: Agent, verbs: Collection[str], patience: Patience, events: EventStream
-) -> None:
+def register(app: Celery, agent: Agent, verbs: Collection[str], patience: Patience) -> None:
     """Make a task for every verb known to `app`, and one for all others."""
 
-    def instruct(task: Task[Any, Any], /, **body: Any) -> None:
-        events.tell([taken(task.request, COMPUTE + str(body.get("verb", "other")))])
+    def instruct(**body: Any) -> None:
         try:
             settle(patience, lambda: agent.receive(parse(Instruction, body)))
         except Broken as error:
@@ -85,4 +81,4 @@ def register(
         raise Ignore
 
     for name in (*(COMPUTE + verb for verb in verbs), OTHER):
-        app.task(name=name, bind=True, typing=False, send_events=False)(instruct)
+        app.task(name=name, typing=False, send_events=False)(instruct)

@@ -14,12 +14,21 @@ from kombu import Message
 
 from conductor.store.records import DeadLetter
 from models.errors import Conflict, Rejected, Unreachable
-from models.messages.letters import CONDUCTOR, HEARTBEAT, HELLO, MANIFEST, PROGRESS, REPLY, REPORTS
+from models.messages.letters import (
+    CONDUCTOR,
+    ECHO,
+    HEARTBEAT,
+    HELLO,
+    MANIFEST,
+    PROGRESS,
+    REPLY,
+    REPORTS,
+)
 from models.messages.requests import REQUESTS
 from models.secrets import shown
 from tasks.accounts import account_in, misspoken
 from tasks.app import make_app
-from tasks.asks import SILENT
+from tasks.asks import heard
 from tasks.consumer import Consuming
 from tasks.dead_letters import (
     dead_letter_of,
@@ -61,8 +70,8 @@ class Conductor(Protocol):
         With a `fault` it is refused for that: its message could not be taken.
         """
 
-    def handle_reply(self, body: Mapping[str, Any]) -> None:
-        """Take the answer to an ask; raise `Rejected` when it is malformed."""
+    def handle_reply(self, body: Mapping[str, Any]) -> bool:
+        """Take the answer to an ask, say whether it was awaited; raise `Rejected` if malformed."""
 
     def handle_hello(self, body: Mapping[str, Any]) -> None:
         """Take in a host that has started; raise `Rejected` when it is malformed."""
@@ -73,8 +82,8 @@ class Conductor(Protocol):
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         """Compare a host's guests with what is known; raise `Rejected` when it is malformed."""
 
-    def handle_progress(self, body: Mapping[str, Any]) -> None:
-        """Note how far a copy is; raise `Rejected` when it is malformed."""
+    def handle_progress(self, body: Mapping[str, Any]) -> bool:
+        """Note how far a copy is, say whether its host was asked; raise `Rejected` if malformed."""
 
     def handle_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a message that could not be handled; the same id again changes nothing."""
@@ -89,7 +98,7 @@ def serve_conductor(
     """
     app = make_app(broker_url, (work_queue(CONDUCTOR), work_queue(REPORTS)))
     patience = Patience()
-    register(app, conductor, patience)
+    register(app, conductor, patience, events)
     consuming = Consuming(
         PREFETCH,
         patience,
@@ -101,8 +110,13 @@ def serve_conductor(
     return serve(app, CONDUCTOR, consuming, threads)
 
 
-def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
-    """Make the tasks of the queues `conductor` and `reports` known to `app`."""
+def register(
+    app: Celery, conductor: Conductor, patience: Patience, events: EventStream | None = None
+) -> None:
+    """Make the tasks of the queues `conductor` and `reports` known to `app`.
+
+    `events` is told what hosts do, by those of their reports that count.
+    """
     shell = _Shell(conductor, patience)
     own = account_in(app.conf.broker_url)
 
@@ -117,7 +131,7 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
         # The id is the operation's: what it shows from here on is the operation's state.
         raise Ignore
 
-    def report(handle: Callable[[Mapping[str, Any]], None]) -> Callable[..., None]:
+    def report(handle: Callable[[Mapping[str, Any]], object]) -> Callable[..., None]:
         def run(task: Task[Any, Any], /, **body: Any) -> None:
             shell.run(task, REPORTS, lambda: hear(task, body))
 
@@ -126,7 +140,8 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
             refused = misspoken(task.name, body, asked.properties.get("user_id"), own)
             if refused is not None:
                 raise refused
-            handle(body)
+            if handle(body) is not False and events is not None and body.get("host") != ECHO:
+                events.tell(heard(task.name, body))
 
         return run
 
@@ -139,8 +154,7 @@ def register(app: Celery, conductor: Conductor, patience: Patience) -> None:
         (MANIFEST, conductor.handle_manifest),
         (PROGRESS, conductor.handle_progress),
     ):
-        told = name not in SILENT
-        app.task(name=name, bind=True, typing=False, send_events=told)(report(handle))
+        app.task(name=name, bind=True, typing=False, send_events=False)(report(handle))
 
 
 def bury(conductor: Conductor, message: Message) -> None:

@@ -105,6 +105,22 @@ class EventStream:
             channel.basic_publish(message, exchange, f"{group}.multi", timeout=_WRITE_S)
 
 
+class Silence(EventStream):
+    """The stream of a host: it tells nothing, since nobody could know whether it is true.
+
+    The conductor tells what hosts do, once it knows whose word it is: see `asks.heard`.
+    """
+
+    def __init__(self) -> None:
+        """Need no broker."""
+
+    def tell(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Do nothing."""
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Do nothing."""
+
+
 class WorkerEvents:
     """An `EventStream` in the shape of the dispatcher that Celery's worker expects."""
 

@@ -6,8 +6,10 @@ import math
 import os
 import signal
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,19 +19,21 @@ from conductor.cli.folders import make_folder
 from conductor.cli.simulated_hosts import default_hardware, read_hardware
 from conductor.cli.worker_settings import worker_settings
 from conductor.settings import Settings
-from models.errors import Broken, HostRefused, Rejected
+from models.errors import Broken, ConductorError, HostRefused, Rejected
 from models.ids import HostName
+from models.messages.carrier import Carrier
+from models.messages.letters import Instruction, Progress
 from tasks.app import make_app
-from tasks.asks import begun
 from tasks.carrier import CeleryCarrier
 from tasks.compute import Host, serve_compute
-from tasks.events import EventStream
-from tasks.worker import check_broker, node_name
+from tasks.events import EventStream, Silence
+from tasks.worker import check_broker
 from workers.actions.verbs import VERBS
 from workers.agent import Agent
 from workers.hypervisor.fates import Fates, Habit, Habits, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.journal.file import FileJournal
+from workers.letters import progress_letter
 
 DRAIN_S: Final = 30.0
 """How long running work may take after SIGTERM; a longer call is aborted and done again later."""
@@ -62,8 +66,10 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
     check_broker(app, [host.name])
     make_folder(options.directory, "--state-dir")
     journal = FileJournal(options.directory)
-    events = EventStream(app, node_name(host.role))
-    carrier = CeleryCarrier(app, events)
+    events = Silence()
+    carrier = CeleryCarrier(app)
+    # A thread of its own, so that a slow broker delays nothing that is to be begun.
+    voice = ThreadPoolExecutor(1, thread_name_prefix="begun")
     try:
         with ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="work") as pool:
             agent = Agent(
@@ -73,7 +79,7 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
                 post=carrier.send,
                 settings=worker_settings(settings),
                 executor=pool,
-                on_begin=lambda instruction: events.tell([begun(instruction)]),
+                on_begin=partial(_tell_begun, voice, carrier, host),
                 on_refused=end,
             )
             try:
@@ -81,12 +87,23 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
             finally:
                 agent.kill()  # else a hung call would keep the pool, and so the process
     finally:
-        events.close()
+        voice.shutdown(cancel_futures=True)
         carrier.close()
         journal.close()
     if refused:
         raise refused[0]
     return code
+
+
+def _tell_begun(voice: Executor, carrier: Carrier, host: Host, instruction: Instruction) -> None:
+    """Say that an instruction is being carried out; it is shown to people, no more."""
+    letter = progress_letter(Progress(token=instruction.token, sender=host.name, percent=0))
+
+    def send() -> None:
+        with suppress(ConductorError):
+            carrier.send([letter])
+
+    voice.submit(send)
 
 
 def _serve(settings: Settings, host: Host, agent: Agent, events: EventStream) -> int:

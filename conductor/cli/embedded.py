@@ -113,7 +113,7 @@ class Desk:
     def __init__(self, service: ConductorService, scheduler: Scheduler) -> None:
         self._service = service
         self._scheduler = scheduler
-        self._reports: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+        self._reports: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
             REPLY: service.handle_reply,
             HELLO: service.handle_hello,
             HEARTBEAT: service.handle_heartbeat,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from conductor.store.records import ASKS, WAITS_ON_HOST, WAITS_ON_SCHEDULER
-from models.messages.letters import SCHEDULER
+from conductor.store.records import ASKS, WAITS_ON_HOST, WAITS_ON_SCHEDULER, OperationRecord
+from models.messages.letters import SCHEDULER, Token
 
 ON_SCHEDULER: Final = WAITS_ON_SCHEDULER
 ON_HOST: Final = WAITS_ON_HOST
@@ -26,3 +26,10 @@ def asked_of(waiting_on: str | None, sender: str) -> bool:
     """Say whether it is the answer of `sender`, a host or the scheduler, that is awaited."""
     expected = ON_SCHEDULER if sender == SCHEDULER else ON_HOST + sender
     return waiting_on == expected
+
+
+def awaits(record: OperationRecord | None, token: Token, sender: str) -> bool:
+    """Say whether `sender` has been asked under this token, and has not answered yet."""
+    if record is None or record.sequence != token.sequence:
+        return False
+    return asked_of(record.waiting_on, sender)

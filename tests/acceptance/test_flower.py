@@ -115,7 +115,7 @@ def test_the_children_of_a_build_hang_from_it_and_end(scene: Scene) -> None:
         assert "2 vCPUs, 1024 MiB" in said["flavor"]
         (spawn,) = [t for t in tasks.values() if t["parent_id"] == child["uuid"]]
         assert (spawn["name"], spawn["state"]) == ("compute.spawn", "SUCCESS")
-        assert spawn["worker"].startswith(f"compute-{said['host']}-")
+        assert spawn["worker"].startswith(f"compute-{said['host']}@")
         assert _arguments(spawn)["host"] == said["host"]
         (reply,) = [t for t in tasks.values() if t["parent_id"] == spawn["uuid"]]
         assert (reply["name"], _arguments(reply)["outcome"]) == ("reports.reply", "done")
@@ -133,7 +133,7 @@ def test_a_live_migration_says_how_far_its_copy_is(scene: Scene) -> None:
     assert said["copied"].endswith(" %")
     (copy,) = [t for t in scene.flower.tasks().values() if t["name"] == "compute.copy"]
     assert (copy["state"], copy["parent_id"]) == ("STARTED", scene.copying)
-    assert copy["worker"].startswith("compute-alpha-")
+    assert copy["worker"].startswith("compute-alpha@")
 
 
 def test_a_failed_migration_says_why_in_words(scene: Scene) -> None:

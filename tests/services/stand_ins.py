@@ -85,8 +85,9 @@ class StandIn:
             tell(what="held", id=operation_id)
             raise Unreachable("database_unreachable", "the database does not answer")
 
-    def handle_reply(self, body: Mapping[str, Any]) -> None:
+    def handle_reply(self, body: Mapping[str, Any]) -> bool:
         tell(what="reply", sender=parse(Reply, body).sender)
+        return True
 
     def handle_hello(self, body: Mapping[str, Any]) -> None:
         tell(what="hello", host=parse(Hello, body).host)
@@ -97,8 +98,9 @@ class StandIn:
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         tell(what="manifest", host=parse(Manifest, body).host)
 
-    def handle_progress(self, body: Mapping[str, Any]) -> None:
+    def handle_progress(self, body: Mapping[str, Any]) -> bool:
         tell(what="progress", sender=parse(Progress, body).sender)
+        return True
 
     def handle_dead_letter(self, letter: DeadLetter) -> None:
         tell(what="dead", **asdict(letter))

@@ -13,18 +13,20 @@ from models.messages.letters import (
     REPORTS,
     Instruction,
     Letter,
+    Progress,
     Reply,
     Token,
     answer_to,
     instruction_letter,
 )
-from tasks.asks import answered, begun, given_up
+from tasks.asks import answered, given_up, heard
 from tests.workers.world import World, instruction
 
 ROOT, OPERATION = "a3c8f2d0-0000-4000-8000-00000000000a", "b3c8f2d0-0000-4000-8000-00000000000b"
 TOKEN = Token(operation_id=OPERATION, step="spawn", attempt=1, sequence=3, fence=4, root_id=ROOT)
 ASK = Instruction(token=TOKEN, instance_id="i", verb="spawn")
 LETTER = instruction_letter("h1", ASK, ROOT)
+BEGUN = heard("reports.progress", Progress(token=TOKEN, sender="h1", percent=0).to_json())
 
 
 def reply(outcome: Literal["done", "refused", "failed", "stale"], **more: Any) -> Letter:
@@ -49,8 +51,8 @@ def test_an_answer_hangs_from_its_ask_and_its_request() -> None:
 
 
 def test_an_ask_is_begun_by_its_host_and_ended_by_the_answer() -> None:
-    assert shown(begun(ASK)).state == "STARTED"
-    done = shown(begun(ASK), *answered([reply("done")]))
+    assert shown(*BEGUN).state == "STARTED"
+    done = shown(*BEGUN, *answered([reply("done")]))
     assert (done.state, done.result) == ("SUCCESS", "done by h1")
 
 
@@ -59,7 +61,7 @@ def test_what_a_host_will_not_or_cannot_do_fails_with_its_reason(
     outcome: Literal["refused", "failed"],
 ) -> None:
     error = HostRefused("disk_full", "no room for 20 GB").to_json()
-    task = shown(begun(ASK), *answered([reply(outcome, error=error)]))
+    task = shown(*BEGUN, *answered([reply(outcome, error=error)]))
     assert (task.state, task.exception) == (
         "FAILURE",
         "HostRefused('disk_full: no room for 20 GB')",
@@ -72,14 +74,14 @@ def test_what_was_overtaken_is_revoked() -> None:
 
 def test_what_was_given_up_fails_and_still_succeeds_when_the_host_has_done_it_after_all() -> None:
     lost = given_up(asdict(LETTER), "h1 went down")
-    task = shown(begun(ASK), lost)
+    task = shown(*BEGUN, lost)
     assert (task.state, task.exception) == ("FAILURE", "GivenUp('h1 went down')")
-    assert shown(begun(ASK), lost, begun(ASK)).state == "FAILURE"
-    assert shown(begun(ASK), lost, *answered([reply("done")])).state == "SUCCESS"
+    assert shown(*BEGUN, lost, *BEGUN).state == "FAILURE"
+    assert shown(*BEGUN, lost, *answered([reply("done")])).state == "SUCCESS"
 
 
 def test_a_late_copy_of_an_ask_does_not_open_it_again() -> None:
-    assert shown(*answered([reply("done")]), begun(ASK)).state == "SUCCESS"
+    assert shown(*answered([reply("done")]), *BEGUN).state == "SUCCESS"
 
 
 def test_other_letters_answer_nothing() -> None:
@@ -94,3 +96,30 @@ def test_an_agent_tells_what_it_begins_and_not_what_it_has_answered_before() -> 
     agent.receive(instruction("spawn"))
     agent.receive(instruction("spawn"))
     assert told == [instruction("spawn")]
+
+
+def test_what_is_told_of_a_host_is_named_by_whom_it_came_from_and_by_its_ask() -> None:
+    answer = reply("done")
+    told = heard("reports.reply", answer.body)
+    assert {event["uuid"] for event in told} >= {LETTER.id}
+    assert {event.get("hostname") for event in told if event["uuid"] == LETTER.id} == {
+        "compute-h1@h1"
+    }
+    own = [event for event in told if event["uuid"] != LETTER.id]
+    assert [event["type"] for event in own] == ["task-received", "task-succeeded"]
+    assert (own[0]["root_id"], own[0]["parent_id"]) == (ROOT, LETTER.id)
+    assert len({event["uuid"] for event in own}) == 1
+
+
+def test_a_host_that_beats_is_a_worker_and_other_reports_are_not_shown() -> None:
+    (pulse,) = heard("reports.heartbeat", {"host": "h1", "boot_id": "b"})
+    assert (pulse["type"], pulse["hostname"]) == ("worker-heartbeat", "compute-h1@h1")
+    assert heard("reports.manifest", {"host": "h1"}) == []
+    assert heard("reports.hello", {"host": "h1"}) == []
+    further = Progress(token=TOKEN, sender="h1", percent=40).to_json()
+    assert heard("reports.progress", further) == []
+
+
+def test_the_scheduler_tells_the_end_of_its_asks_itself() -> None:
+    body = Reply(token=TOKEN, sender="scheduler", outcome="done").to_json()
+    assert LETTER.id not in {event["uuid"] for event in heard("reports.reply", body)}
