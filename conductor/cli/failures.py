@@ -44,7 +44,17 @@ def told(error: BaseException, words: Sequence[str] = (), *, debug: bool = False
 
 def say(text: str) -> None:
     """Write one line to stderr."""
-    print(" ".join(text.split()), file=sys.stderr)
+    print(printable(" ".join(text.split())), file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Return text with what would steer a terminal, or be none, written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
+        for each in text
+    )
 
 
 def exit_code(error: ConductorError) -> int:

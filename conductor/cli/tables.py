@@ -9,6 +9,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from conductor.cli.failures import printable
 from conductor.cli.fitted import FittedTable
 
 Json = Mapping[str, Any]
@@ -58,9 +59,9 @@ def cell(value: Any) -> Text:
     if value is None or value in ([], {}, ""):
         return Text("-", style="dim")
     if isinstance(value, str):
-        return Text(value, style=STYLES.get(value, ""))
+        return Text(printable(value), style=STYLES.get(value, ""))
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return Text(" ".join(value))
+        return Text(printable(" ".join(value)))
     if isinstance(value, dict | list):
         return Text(json.dumps(value))
     return Text(str(value))
