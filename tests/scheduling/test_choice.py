@@ -142,6 +142,29 @@ def test_an_aggregate_with_the_metadata_asked_for_is_found() -> None:
     assert refusal(world.build(other)) == "2 hosts: 2 are in no aggregate with disk=tape"
 
 
+@pytest.mark.parametrize(
+    "condition", ["s== ssd", "<or> nvme <or> ssd", "<in> ss", "s!= hdd", "<all-in> s d"]
+)
+def test_aggregates_and_capabilities_are_asked_in_one_language(condition: str) -> None:
+    world = World()
+    world.add_hosts(host("a"), host("b"), host("c"), host("d"))
+    world.define("aggregate", "slow", hosts=["a", "c"], metadata={"disk": "hdd"})
+    world.define("aggregate", "fast", hosts=["b"], metadata={"disk": "ssd"})
+    asked = flavor(**{"aggregate_instance_extra_specs:disk": condition})
+    assert chosen(world.build(asked)) == ["b"]
+    line = refusal(world.build(asked, host="d"))
+    assert "is in no aggregate with disk" in line
+
+
+def test_what_no_aggregate_may_say_rules_a_host_out_whatever_another_says() -> None:
+    world = World()
+    world.add_hosts(host("a"))
+    world.define("aggregate", "slow", hosts=["a"], metadata={"disk": "hdd"})
+    world.define("aggregate", "fast", hosts=["a"], metadata={"disk": "ssd"})
+    asked = flavor(**{"aggregate_instance_extra_specs:disk": "s!= hdd"})
+    assert refusal(world.build(asked)).startswith("1 host: ")
+
+
 def test_the_zone_of_an_instance_follows_its_host() -> None:
     world = World()
     world.add_hosts(host("a"), host("b"))
