@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conductor.operations.waits import ON_HOST
+from conductor.placement.changed_hardware import reconsidered
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
 from models.errors import Rejected
@@ -13,9 +14,15 @@ from models.errors import Rejected
 def set_enabled(uow: UnitOfWork, name: str, *, enabled: bool, reason: str | None) -> Host:
     """Open or close a host for new instances; raise `Rejected` for an unknown one.
 
-    Enabling a degraded host says that a person has looked at it.
+    Enabling a degraded host says that a person has looked at it; hardware that it reported is
+    taken in. Raises `Rejected` (`hardware_contradicts_guests`) while that contradicts its guests.
     """
     host = must_lock(uow, name)
+    if enabled:
+        host = reconsidered(uow, host)
+        if host.reported is not None:
+            message = f"host is {name}: {host.degraded}; move or delete them first"
+            raise Rejected("hardware_contradicts_guests", message, key="host")
     changed = replace(
         host,
         enabled=enabled,

@@ -21,6 +21,8 @@ from conductor.operations.asking import DESTROY
 from conductor.operations.fences import removal_of
 from conductor.operations.instances import lost_guest, without_guest
 from conductor.operations.waits import ON_HOST, awaits
+from conductor.placement.changed_hardware import refresh_reason
+from conductor.placement.guest_differences import GUESTS_DIFFER, difference
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Instance, Json, Registration, Removal
 from models.ids import is_uuid
@@ -71,7 +73,13 @@ def reconcile(uow: UnitOfWork, manifest: Manifest) -> None:
     present = {domain.instance_id: domain for domain in manifest.domains}
     for instance in expected.values():
         _note_difference(uow, instance, present.get(instance.id))
-    _note_accounting(uow, manifest.accounting_degraded, manifest.host)
+    differing = [
+        text
+        for instance in expected.values()
+        if (text := _differing(instance, present.get(instance.id), uow.now)) is not None
+    ]
+    _note_accounting(uow, manifest.accounting_degraded, differing, manifest.host)
+    refresh_reason(uow, manifest.host)
 
 
 def note_progress(uow: UnitOfWork, progress: Progress) -> bool:
@@ -230,9 +238,24 @@ def _was_missed(instance: Instance) -> bool:
     return lost_guest(instance) is not None
 
 
-def _note_accounting(uow: UnitOfWork, sick: Sequence[str], name: str) -> None:
-    """A host that cannot account for a guest takes no new ones until it can again."""
+def _differing(instance: Instance, domain: Domain | None, now: float) -> str | None:
+    """Return how the guest of an idle instance is otherwise than the database says, if it is."""
+    idle = instance.operation_id is None and now - instance.updated_at >= SETTLED_S
+    if domain is None or not idle or instance.state not in _MAY_RUN:
+        return None
+    return difference(instance, domain)
+
+
+def _note_accounting(
+    uow: UnitOfWork, sick: Sequence[str], differing: Sequence[str], name: str
+) -> None:
+    """Close a host that cannot account for a guest, or has one otherwise than the database.
+
+    It takes no new guests until it can again: what that guest really has would be sold twice.
+    """
     reason = f"{BAD_ACCOUNTING}: {', '.join(sick[:5])}" if sick else None
+    if reason is None and differing:
+        reason = f"{GUESTS_DIFFER}: {'; '.join(differing[:5])}"
     seen = uow.hosts.get(name)
     if seen is None or not _is_news(seen, reason):
         return
@@ -242,6 +265,6 @@ def _note_accounting(uow: UnitOfWork, sick: Sequence[str], name: str) -> None:
 
 
 def _is_news(host: Host, reason: str | None) -> bool:
-    if host.degraded is not None and not host.degraded.startswith(BAD_ACCOUNTING):
+    if host.degraded is not None and not host.degraded.startswith((BAD_ACCOUNTING, GUESTS_DIFFER)):
         return False  # degraded for another reason, which outlasts a guest that is well again
     return host.degraded != reason

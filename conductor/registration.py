@@ -1,9 +1,10 @@
 """Registration: a host that has started is taken in with what it has.
 
-A host that returns with other hardware is degraded, never overwritten: its guests keep their
-places, no new one comes, and an operator decides (`hosts enable` accepts the new hardware
-once the host is empty). Other amounts of the same hardware (reserves, ratios, disk) are taken as
-they are, also where less is left than is in use.
+A host that returns with other hardware is taken in as it is now, with what its guests hold. Only
+hardware that contradicts them is not: then the guests keep their places, no new one comes, and an
+operator decides (`hosts enable` takes the new hardware in once no guest contradicts it). Other
+amounts (memory, reserves, ratios, disk) are taken as they are, also where less is left than is in
+use.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ import structlog
 
 from conductor.admission import Admitted, Verdict, admit, heard, registered
 from conductor.operations.waits import ON_HOST
+from conductor.placement.changed_hardware import held_on, taken_in
 from conductor.placement.providers import over_committed, provider_id_of, root_of
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.reconciliation import reconcile
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Inventory, Registration
 from models.errors import Rejected
-from models.hardware.accounting import same_hardware
+from models.hardware.accounting import without_use
+from models.hardware.host_rules import remarks_on, sound
 from models.hardware.topology import HostTopology
 from models.messages.hardware import host_from_json
 from models.messages.letters import Hello, Letter, Manifest
 
 log = structlog.get_logger(__name__)
-
-CHANGED_HARDWARE = "hardware changed"
 
 
 def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios, down_after_s: float) -> Verdict:
@@ -43,14 +44,14 @@ def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios, down_after_s: float) ->
         uow, hello.host, hello.boot_id, hello.sequence, lists=True
     ):
         return verdict
-    topology = host_from_json(hello.hardware)
+    topology = _described(hello)
     inventory = inventory_of(topology, hello.disk_gb, hello.reserved, ratios)
     known = uow.hosts.lock(hello.host)
     if known is None:
         _refuse_taken_name(uow, hello.host)
         uow.hosts.add(_new_host(uow, hello, topology, inventory))
     else:
-        returned = _returned(known, hello, topology, inventory, uow.now)
+        returned = _returned(uow, known, hello, topology, inventory)
         _warn_of_too_little(known, returned)
         uow.hosts.save(returned)
     registered(uow, hello)
@@ -80,6 +81,14 @@ def _ask_again(uow: UnitOfWork, hello: Hello, before: Registration | None) -> No
         uow.post(Letter(**letter))
 
 
+def _described(hello: Hello) -> HostTopology:
+    """Return the hardware that a host tells of, without use; say what may not be meant of it."""
+    topology = without_use(sound(host_from_json(hello.hardware)))
+    for remark in remarks_on(topology):
+        log.warning("host taken in", host=hello.host, remark=remark)
+    return topology
+
+
 def _refuse_taken_name(uow: UnitOfWork, name: str) -> None:
     """Refuse a host that is called as a resource provider is: what is held of one is by name."""
     if uow.providers.count(name=name):
@@ -96,6 +105,7 @@ def _new_host(
         inventory=inventory,
         hypervisor=hello.hypervisor,
         traits=hello.traits,
+        own_traits=hello.traits,
         boot_id=hello.boot_id,
         created_at=uow.now,
         updated_at=uow.now,
@@ -104,32 +114,32 @@ def _new_host(
 
 
 def _returned(
+    uow: UnitOfWork,
     known: Host,
     hello: Hello,
     topology: HostTopology,
     inventory: Mapping[str, Inventory],
-    now: float,
 ) -> Host:
-    """Return a known host after a restart: with its use, and with doubt if it has changed."""
+    """Return a known host after a restart: with its use, and with doubt if it has changed.
+
+    Traits that it told of before and does not any more go; those that others gave it stay.
+    """
+    others = [each for each in known.traits if each not in known.own_traits]
     seen = replace(
         known,
+        hypervisor=hello.hypervisor,
+        traits=tuple(dict.fromkeys((*hello.traits, *others))),
+        own_traits=hello.traits,
         boot_id=hello.boot_id,
-        updated_at=now,
+        updated_at=uow.now,
         version=known.version + 1,
         provider_id=provider_id_of(known.name),
     )
     used = {name for name, amount in known.used.items() if amount}
     if not used:
-        return replace(seen, topology=topology, inventory=inventory, degraded=None)
-    if not same_hardware(known.topology, topology):
-        reason = f"{CHANGED_HARDWARE} while it holds instances: it reports another topology"
-        return replace(seen, degraded=reason)
-    if gone := sorted(used - inventory.keys()):
-        reason = f"{CHANGED_HARDWARE} while it holds instances: it has no more {', '.join(gone)}"
-        return replace(seen, degraded=reason)
-    healed = None if (known.degraded or "").startswith(CHANGED_HARDWARE) else known.degraded
+        return replace(seen, topology=topology, inventory=inventory, degraded=None, reported=None)
     # Less than is in use is taken as it is: what is over-committed takes no new claims by itself.
-    return replace(seen, inventory=inventory, degraded=healed)
+    return taken_in(seen, topology, inventory, held_on(uow, known.name))
 
 
 def _warn_of_too_little(before: Host, after: Host) -> None:

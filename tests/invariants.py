@@ -130,10 +130,29 @@ def _cells(host: Host, here: Iterable[Held]) -> Iterator[str]:
                 yield f"{held.consumer} is on NUMA cell {each.host_cell}, {host.name} has none"
                 continue
             placed[each.host_cell].append(each)
+    yield from _devices(host, here)
     for cell in host.topology.cells:
         name = f"{host.name} NUMA cell {cell.id}"
         yield from _pins(name, cell, placed[cell.id])
         yield from _memory(name, cell, placed[cell.id])
+
+
+def _devices(host: Host, here: Iterable[Held]) -> Iterator[str]:
+    """Each pool of devices has in use what those on the host have of it, and no more than all."""
+    taken: Counter[str] = Counter()
+    for held in here:
+        for each in held.placement.devices if held.placement else ():
+            key = (each.numa_node, each.vendor_id, each.product_id, sorted(each.tags.items()))
+            taken[str(key)] += each.count
+    for pool in host.topology.pci_pools:
+        name = str((pool.numa_node, pool.vendor_id, pool.product_id, sorted(pool.tags.items())))
+        there = taken.pop(name, 0)
+        if there != pool.used:
+            yield f"{host.name} stores {pool.used} devices used of {name}, instances have {there}"
+        if pool.used > pool.count:
+            yield f"{host.name} has {pool.count} devices of {name}, {pool.used} are used"
+    if taken:
+        yield f"{host.name} has instances with devices that it does not have: {dict(taken)}"
 
 
 def _pins(name: str, cell: HostCell, placed: Iterable[PlacedCell]) -> Iterator[str]:

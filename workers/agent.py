@@ -117,10 +117,10 @@ class Agent:
     def start(self) -> None:
         """Take up what the journal says: send what is answered, go on with the rest, say hello.
 
-        Raises `Rejected` (`hardware_incomplete`) for a host without CPUs or memory, and what
+        Raises `Rejected` for a host that cannot be offered as it says it is, and what
         journal and hypervisor raise. A carrier that is down is no error: the letters wait.
         """
-        refuse_incomplete(self.hypervisor)
+        refuse_incomplete(self.hypervisor, self._reserved())
         self._record.load()
         self._tracker.audit(self._leash.domains)
         self._manifest_at = self.clock() + self.settings.manifest_s

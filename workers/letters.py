@@ -9,10 +9,12 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+import structlog
 from pydantic import ValidationError
 
 from models.errors import Rejected
 from models.hardware.accounting import without_use
+from models.hardware.host_rules import refuse_excess, remarks_on, sound
 from models.ids import HostName, is_uuid
 from models.messages.base import Message
 from models.messages.hardware import host_to_json
@@ -161,12 +163,14 @@ def guests_of(
     )
 
 
-def refuse_incomplete(hypervisor: Hypervisor) -> None:
-    """Raise `Rejected` (`hardware_incomplete`) for a host that reports no CPUs or no memory.
+def refuse_incomplete(hypervisor: Hypervisor, reserved: Reservation) -> None:
+    """Raise `Rejected` for a host that cannot be offered as it says; log what may not be meant.
 
-    Such a report would make a host of size nothing known to the scheduler (checklist T5).
+    Codes: `hardware_incomplete` without CPUs or memory, which would make a host of size nothing
+    known to the scheduler; `reserved_exceeds_host`; those of `host_rules.sound`.
     """
-    cells = hypervisor.hardware().topology.cells
+    hardware = hypervisor.hardware()
+    cells = sound(hardware.topology).cells
     for what, amount in (
         ("CPUs", sum((cell.shared_cpus | cell.dedicated_cpus).bit_count() for cell in cells)),
         ("memory", sum(cell.memory_mib for cell in cells)),
@@ -174,6 +178,12 @@ def refuse_incomplete(hypervisor: Hypervisor) -> None:
         if amount == 0:
             message = f"the {hypervisor.name} hypervisor reports a host without {what}"
             raise Rejected("hardware_incomplete", message, key=what)
+    cpus = sum((cell.shared_cpus | cell.dedicated_cpus).bit_count() for cell in cells)
+    refuse_excess("vcpus", reserved.vcpus, cpus, "CPUs")
+    refuse_excess("memory", reserved.memory_mib, sum(c.memory_mib for c in cells), "MiB")
+    refuse_excess("disk", reserved.disk_gb, hardware.disk_gb, "GiB")
+    for remark in remarks_on(hardware.topology):
+        structlog.get_logger().warning("hardware", remark=remark)
 
 
 def _domain(domain: GuestDomain, fence: int) -> Domain:

@@ -57,8 +57,8 @@ class Refusal:
 class Tracked:
     """The guests of a host; `degraded` names those whose accounting is wrong, and why.
 
-    `topology` carries only what guests hold for themselves: dedicated CPUs, and the memory of
-    guests with a page size or dedicated CPUs. What is shared may be over-committed.
+    `topology` carries only what guests hold for themselves: dedicated CPUs, devices, and the
+    memory of guests with a page size or dedicated CPUs. What is shared may be over-committed.
     """
 
     hardware: Hardware
@@ -238,7 +238,9 @@ def _with_domain(tracked: Tracked, domain: GuestDomain) -> Tracked:
     if domain.spec is None:
         raise HostRefused("domain_unreadable", domain.fault)
     guest = guest_of(domain.instance_id, domain.spec)
-    why_not = _contradiction(tracked.topology, guest.placement) if guest.placement else None
+    placement = guest.placement
+    # It is there: what its memory is short of by now says nothing of whether it can be counted.
+    why_not = _contradiction(tracked.topology, placement, drifted=True) if placement else None
     if why_not is not None:
         raise why_not.error()
     return with_guest(tracked, guest)
@@ -252,11 +254,14 @@ def _degraded(tracked: Tracked, domain: GuestDomain, why: str) -> Tracked:
     return Tracked(tracked.hardware, counted.topology, counted.guests, degraded)
 
 
-def _contradiction(topology: HostTopology, placement: Placement) -> Refusal | None:
+def _contradiction(
+    topology: HostTopology, placement: Placement, *, drifted: bool = False
+) -> Refusal | None:
+    """Return what the hardware contradicts of a placement; ordinary memory may have `drifted`."""
     cells = {cell.id: cell for cell in topology.cells}
     for placed in placement.cells:
         cell = cells.get(placed.host_cell)
-        why_not = _absent(cell, placed)
+        why_not = _absent(cell, placed, drifted)
         if why_not is not None:
             return why_not
     try:
@@ -264,11 +269,11 @@ def _contradiction(topology: HostTopology, placement: Placement) -> Refusal | No
     except ConductorError as error:
         return Refusal(error.code, error.message, error.data)
     used = {placed.host_cell for placed in placement.cells}
-    overfull = (_overfull(cell) for cell in after.cells if cell.id in used)
+    overfull = (_overfull(cell, drifted) for cell in after.cells if cell.id in used)
     return next((why for why in overfull if why is not None), None)
 
 
-def _absent(cell: HostCell | None, placed: PlacedCell) -> Refusal | None:
+def _absent(cell: HostCell | None, placed: PlacedCell, drifted: bool) -> Refusal | None:
     """Return what the placed cell needs and its host cell does not have, whoever uses it."""
     if cell is None:
         message = f"the host has no NUMA cell {placed.host_cell}"
@@ -280,19 +285,23 @@ def _absent(cell: HostCell | None, placed: PlacedCell) -> Refusal | None:
     if cell.page_pools and placed.page_size_kib is None:
         smallest = min(cell.page_pools, key=lambda pool: pool.size_kib)
         room_mib = smallest.total * smallest.size_kib // KIB_PER_MIB
-    if placed.memory_mib > room_mib:
+    if placed.memory_mib > room_mib and not drifted:
         return _lacks("memory_missing", "MiB of memory", cell, (placed.memory_mib, room_mib))
     return None
 
 
-def _overfull(cell: HostCell) -> Refusal | None:
-    """Return what guests hold for themselves beyond what the host cell has."""
-    for pool in cell.page_pools:
+def _overfull(cell: HostCell, drifted: bool) -> Refusal | None:
+    """Return what guests hold for themselves beyond what the host cell has.
+
+    Every start of a machine leaves some MiB more or less in ordinary pages.
+    """
+    pools = sorted(cell.page_pools, key=lambda pool: pool.size_kib)
+    for pool in pools[drifted:]:
         have = max(0, pool.total - pool.reserved)
         if pool.used > have:
             what = f"pages of {pool.size_kib} KiB"
             return _lacks("pages_taken", what, cell, (pool.used, have))
-    if not cell.page_pools and cell.memory_used_mib > cell.memory_mib:
+    if not cell.page_pools and not drifted and cell.memory_used_mib > cell.memory_mib:
         numbers = (cell.memory_used_mib, cell.memory_mib)
         return _lacks("memory_taken", "MiB of memory", cell, numbers)
     return None
@@ -306,7 +315,8 @@ def _lacks(code: str, what: str, cell: HostCell, need_have: tuple[int, int]) -> 
 
 def _held(placement: Placement) -> Placement:
     """Return the part of a placement that nobody may share with it."""
-    return Placement(tuple(cell for cell in placement.cells if cell.page_size_kib or _pins(cell)))
+    cells = tuple(cell for cell in placement.cells if cell.page_size_kib or _pins(cell))
+    return Placement(cells, devices=placement.devices)
 
 
 def _pins(placed: PlacedCell) -> bool:
@@ -314,7 +324,7 @@ def _pins(placed: PlacedCell) -> bool:
 
 
 def _shared_vcpus(guest: Guest) -> int:
-    if guest.placement is None:
+    if guest.placement is None or not guest.placement.cells:
         return guest.vcpus
     return sum(cell.shared_vcpus.bit_count() for cell in guest.placement.cells)
 

@@ -32,6 +32,7 @@ from workers.actions.verbs import VERBS
 from workers.agent import Agent
 from workers.hypervisor.fates import Fates, Habit, Habits, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
+from workers.inventory.traits import traits_of
 from workers.journal.file import FileJournal
 from workers.letters import progress_letter
 
@@ -47,6 +48,7 @@ class ComputeOptions:
     topology: Path | None
     directory: Path
     habits: Mapping[str, str] = field(default_factory=dict)
+    traits: tuple[str, ...] = ()
 
 
 def run_compute(settings: Settings, options: ComputeOptions) -> int:
@@ -120,6 +122,7 @@ def _serve(settings: Settings, host: Host, agent: Agent, events: EventStream) ->
 
 def _hypervisor(options: ComputeOptions) -> SimulatedHypervisor:
     hardware = read_hardware(options.topology) if options.topology else default_hardware()
+    hardware = replace(hardware, traits=traits_of([*hardware.traits, *options.traits]))
     return SimulatedHypervisor(hardware, options.directory / "hypervisor", _fates(options.habits))
 
 

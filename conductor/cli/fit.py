@@ -91,7 +91,8 @@ class _Question:
         placement = fit(host, guest, self._limits, pack=self._pack, pci_requests=requests)
         if isinstance(placement, Misfit):
             return {**answer, "placement": None, "misfit": misfit_to_json(placement)}
-        answer["placement"] = placement_to_json(placement)
+        # Devices are no part of the contract's placement.
+        answer["placement"] = placement_to_json(replace(placement, devices=()))
         answer["host_after"] = host_use_to_json(claim(host, placement))
         return answer
 

@@ -14,6 +14,7 @@ from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.messages.hardware import host_from_json
 from models.units import KIB_PER_MIB, MIB_PER_GIB
 from workers.hypervisor.port import DEFAULT_DISK_GB, Hardware
+from workers.inventory.traits import traits_of
 
 SMALL_KIB: Final = 4
 HUGE_KIB: Final = 2 * KIB_PER_MIB
@@ -51,10 +52,14 @@ def default_hardware() -> Hardware:
 
 
 def read_hardware(path: Path) -> Hardware:
-    """Return the hardware that a HOST.json describes; raise `Rejected` naming what is wrong."""
-    data = read_json(path, "topology")
-    disk_gb = data.get("disk_gb")
-    return Hardware(host_from_json(data), DEFAULT_DISK_GB if disk_gb is None else disk_gb)
+    """Return the hardware that a HOST.json describes; raise `Rejected` naming what is wrong.
+
+    `traits` beside `cells` are names of traits that the host has.
+    """
+    data = dict(read_json(path, "topology"))
+    traits = traits_of(data.pop("traits", []))
+    topology, disk_gb = host_from_json(data), data.get("disk_gb")
+    return Hardware(topology, DEFAULT_DISK_GB if disk_gb is None else disk_gb, traits)
 
 
 def read_json(path: Path, field: str) -> Mapping[str, Any]:

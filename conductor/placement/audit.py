@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from conductor.placement.guest_differences import GUESTS_DIFFER
 from conductor.placement.providers import INSTANCE, MIGRATION, Resources
 from conductor.placement.shares import Providers, Share, is_sharing_name, shares_of, used_by
 from conductor.store.ports import UnitOfWork
@@ -20,7 +21,15 @@ from models.errors import Rejected
 from models.lifecycle import UNFINISHED, InstanceState
 
 Code = Literal[
-    "orphan", "elsewhere", "missing", "amounts", "undecided", "use", "overlap", "over_committed"
+    "orphan",
+    "elsewhere",
+    "missing",
+    "amounts",
+    "undecided",
+    "use",
+    "overlap",
+    "over_committed",
+    "reported",
 ]
 
 OURS: Final = (INSTANCE, MIGRATION)
@@ -37,6 +46,7 @@ class Finding:
     what it should hold is lost, and more than one provider may be meant. `use`: the provider
     notes another use than its consumers have. `overlap`: pins that exclude each other.
     `over_committed`: more is in use than can be claimed; new claims are refused there.
+    `reported`: the host says that it has guests otherwise than the database.
     """
 
     code: Code
@@ -155,6 +165,8 @@ def _of_share(share: Share, rows: Mapping[tuple[str, str], Resources]) -> Iterat
 
 def _of_host(host: Host, held: Sequence[Allocation], here: Iterable[Share]) -> Iterator[Finding]:
     yield from _of_sum(host.name, host.inventory, host.used, held)
+    if (host.degraded or "").startswith(GUESTS_DIFFER):
+        yield Finding("reported", host.name, None, str(host.degraded))
     ours = sum(each.consumer_kind in OURS for each in held)
     if host.instances != ours:
         text = f"{host.instances} instances are counted, {ours} hold something"
@@ -165,9 +177,7 @@ def _of_host(host: Host, held: Sequence[Allocation], here: Iterable[Share]) -> I
         yield Finding("overlap", host.name, None, f"instances exclude each other: {error}")
     else:
         if topology != host.topology:
-            text = (
-                "CPUs, memory or pages of NUMA cells are noted otherwise than instances have them"
-            )
+            text = "CPUs, memory, pages or devices are noted otherwise than instances have them"
             yield Finding("use", host.name, None, text)
 
 

@@ -16,15 +16,13 @@ from models.errors import Rejected
 from models.hardware.device_wishes import pci_numa_policy
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
-from models.hardware.topology import HostTopology, PciPool, PciRequest
+from models.hardware.topology import DEVICE_CLASS, HostTopology, PciRequest, device_class
 
 SPEC: Final = "pci_passthrough:alias"
-CLASS: Final = "CUSTOM_PCI_"
 MOST: Final = 64
 """More devices of one alias than this fit no guest."""
 
 _WISH: Final = re.compile(r"([A-Za-z0-9_-]{1,64}):([0-9]{1,3})")
-_NUMBERED: Final = re.compile(r"([0-9a-fA-F]{4})_([0-9a-fA-F]{4})")
 
 
 def device_wishes(flavor: Flavor) -> Mapping[str, int]:
@@ -42,32 +40,25 @@ def device_wishes(flavor: Flavor) -> Mapping[str, int]:
     return wishes
 
 
-def device_requests(flavor: Flavor, image: Image) -> tuple[PciRequest, ...]:
-    """Return the flavor's devices as the fitter asks for them."""
+def device_requests(
+    flavor: Flavor, image: Image, asked: Mapping[str, int]
+) -> tuple[PciRequest, ...]:
+    """Return the devices among all that is `asked` for by class, as the fitter asks for them.
+
+    By class, whatever asks for it: the alias of a flavor or `resources:` and its groups.
+    """
     policy = pci_numa_policy(flavor, image)
-    wishes = device_wishes(flavor)
-    return tuple(PciRequest(name, n, (_spec_of(name),), policy) for name, n in wishes.items())
-
-
-def device_class(alias: str) -> str:
-    """Return the resource class that counts the devices of an alias."""
-    return CLASS + alias.upper().replace("-", "_")
+    aliases = {device_class(alias): alias for alias in device_wishes(flavor)}
+    return tuple(
+        PciRequest(aliases.get(name, name), count, (), policy, name)
+        for name, count in sorted(asked.items())
+        if name.startswith(DEVICE_CLASS)
+    )
 
 
 def device_totals(topology: HostTopology) -> Mapping[str, int]:
     """Return how many devices a host has of each resource class."""
     totals: Counter[str] = Counter()
     for pool in topology.pci_pools:
-        totals[device_class(_alias_of(pool))] += pool.count
+        totals[pool.resource_class] += pool.count
     return totals
-
-
-def _alias_of(pool: PciPool) -> str:
-    return pool.tags.get("alias") or f"{pool.vendor_id}_{pool.product_id}"
-
-
-def _spec_of(alias: str) -> Mapping[str, str]:
-    numbered = _NUMBERED.fullmatch(alias)
-    if numbered is None:
-        return {"alias": alias}
-    return {"vendor_id": numbered[1], "product_id": numbered[2]}

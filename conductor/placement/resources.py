@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import os_resource_classes
 
-from conductor.placement.devices import device_class, device_totals, device_wishes
+from conductor.placement.devices import SPEC, device_totals, device_wishes
 from conductor.store.records import Host, Inventory
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
 from models.hardware.guest import ISOLATE, GuestTopology
-from models.hardware.topology import HostTopology
+from models.hardware.topology import HostTopology, device_class
 from models.messages.letters import Reservation
-from models.units import mib_to_gib_rounded_up
+from models.units import KIB_PER_MIB, mib_to_gib_rounded_up
 
 VCPU: Final = "VCPU"
 PCPU: Final = "PCPU"
@@ -58,17 +59,24 @@ def amounts(
     CPUs as the guest topology splits them (isolated emulator threads take one dedicated CPU
     more), memory in MiB, disk in whole GiB with swap rounded up; a volume-backed instance has
     no root disk of its own. `resources:CLASS` extra specs win. Raises `Rejected`
-    (`resources_invalid`) for an override that is no count, or of an unknown class.
+    (`resources_invalid`) for an override that is no count, of an unknown class, or that contradicts
+    the devices asked for by alias.
     """
     shared, dedicated = _cpus(flavor, guest)
+    devices = _devices(flavor)
+    overrides = _overrides(flavor)
+    for name in devices.keys() & overrides.keys():
+        if devices[name] != overrides[name]:
+            rule = f"the flavor's {SPEC} asks for {devices[name]} of them"
+            raise _invalid(f"{OVERRIDE}{name}", str(overrides[name]), rule)
     root_gb = 0 if volume_backed else flavor.root_gb
     asked = {
         VCPU: shared,
         PCPU: dedicated,
         MEMORY_MB: flavor.memory_mib,
         DISK_GB: root_gb + flavor.ephemeral_gb + mib_to_gib_rounded_up(flavor.swap_mib),
-        **{device_class(alias): count for alias, count in device_wishes(flavor).items()},
-        **_overrides(flavor),
+        **devices,
+        **overrides,
     }
     return FrozenMap({name: amount for name, amount in asked.items() if amount})
 
@@ -79,23 +87,35 @@ def inventory_of(
     """Return what a host offers: CPUs by set, MiB of all NUMA cells, GiB, devices by alias.
 
     Classes of which it has nothing are left out. The host's own CPUs come out of the shared
-    ones: dedicated CPUs are set apart by number. One guest gets at most what the host has of its
-    own, whatever the ratio.
+    ones: dedicated CPUs are set apart by number. A CPU in both sets, as in the old style, is
+    offered once, as a dedicated one. Pages kept back are memory kept back. One guest gets at most
+    what the host has of its own, whatever the ratio.
     """
-    shared = sum(cell.shared_cpus.bit_count() for cell in topology.cells)
+    shared = sum((cell.shared_cpus & ~cell.dedicated_cpus).bit_count() for cell in topology.cells)
     dedicated = sum(cell.dedicated_cpus.bit_count() for cell in topology.cells)
     memory_mib = sum(cell.memory_mib for cell in topology.cells)
     offered = {
         VCPU: _over_committed(shared, reserved.vcpus, ratios.cpu),
         PCPU: Inventory(dedicated),
-        MEMORY_MB: _over_committed(memory_mib, reserved.memory_mib, ratios.ram),
+        MEMORY_MB: _over_committed(
+            memory_mib, reserved.memory_mib + _kept_pages_mib(topology), ratios.ram
+        ),
         DISK_GB: _over_committed(disk_gb, reserved.disk_gb, ratios.disk),
         **{name: Inventory(count) for name, count in device_totals(topology).items()},
     }
     return {name: inventory for name, inventory in offered.items() if inventory.total}
 
 
+def _kept_pages_mib(topology: HostTopology) -> int:
+    """Return the memory of the pages that the host keeps back, in whole MiB, rounded up."""
+    kept_kib = sum(
+        pool.reserved * pool.size_kib for cell in topology.cells for pool in cell.page_pools
+    )
+    return -(-kept_kib // KIB_PER_MIB)
+
+
 def _over_committed(total: int, reserved: int, ratio: float) -> Inventory:
+    """Return an inventory that may be over-committed, and one guest can have as much as it is."""
     # At least 1, as everywhere in the field: where less is left, the capacity is 0.
     return Inventory(total, reserved, ratio, max_unit=max(1, total - reserved))
 
@@ -129,6 +149,14 @@ def most_of(host: Host, resource_class: str) -> int:
     """Return what one guest can have of a class on this host, were it empty."""
     inventory = host.inventory.get(resource_class)
     return 0 if inventory is None else inventory.most
+
+
+def _devices(flavor: Flavor) -> Mapping[str, int]:
+    """Return how many devices the flavor's aliases ask of each class; two may share one."""
+    total: Counter[str] = Counter()
+    for alias, count in device_wishes(flavor).items():
+        total[device_class(alias)] += count
+    return total
 
 
 def _cpus(flavor: Flavor, guest: GuestTopology | None) -> tuple[int, int]:

@@ -137,8 +137,7 @@ def used_by(topology: HostTopology, shares: Iterable[Share]) -> HostTopology:
 
     Raises `Rejected` (see `accounting.claim`) where two of them exclude each other.
     """
-    bare = accounting.without_use(topology)
-    after = HostTopology(bare.cells, topology.pci_pools)
+    after = accounting.without_use(topology)
     for share in shares:
         if share.placement is not None:
             after = accounting.claim(after, share.placement)

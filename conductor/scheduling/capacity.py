@@ -27,7 +27,6 @@ from conductor.scheduling.whatif import Guest
 from conductor.store.records import Host
 from models.errors import Rejected
 from models.hardware import accounting
-from models.hardware.fitting import fit
 from models.hardware.guest import Misfit
 from models.hardware.topology import HostTopology, Limits
 
@@ -74,7 +73,7 @@ class Capacity:
         Raises `Rejected` (`nothing_asked`) for a demand of which any number fits.
         """
         shape = self._demand.shape
-        if shape.guest is None and not shape.least:
+        if not shape.has_place and not shape.least:
             message = f"flavor is {shape.flavor.name}: it asks for nothing, so any number fits"
             raise Rejected("nothing_asked", message, key="flavor")
         alive, removals = filtered(self._demand, self._fleet, self._settings)
@@ -197,21 +196,21 @@ class _Counts:
     def of(self, host: Host) -> int:
         """Return how often the shape can be claimed on the host, one after the other."""
         bound = _by_amounts(host, self._shape)
-        if self._shape.guest is None or not bound:
+        if not self._shape.has_place or not bound:
             return bound
         key = (host.topology, bound, limits_of(host))
         if key not in self._known:
-            self._known[key] = self._filled(host.topology, bound, key[2])
+            self._known[key] = self._filled(host, bound)
         return self._known[key]
 
-    def _filled(self, topology: HostTopology, bound: int, limits: Limits) -> int:
-        guest, devices = self._shape.guest, self._shape.devices
+    def _filled(self, host: Host, bound: int) -> int:
         for count in range(bound):
-            assert guest is not None
-            answer = fit(topology, guest, limits, pack=self._pack, pci_requests=devices)
+            answer = place(self._shape, host, pack=self._pack)
             if isinstance(answer, Misfit):
                 return count
-            topology = accounting.claim(topology, answer)
+            if answer is None:
+                break
+            host = replace(host, topology=accounting.claim(host.topology, answer))
         return bound
 
 

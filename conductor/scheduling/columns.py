@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
 
-from conductor.placement.devices import CLASS as DEVICE_CLASS
 from conductor.placement.host_wishes import CAPABILITIES, has_trait, is_of
 from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.demand import Shape
@@ -14,7 +13,7 @@ from conductor.scheduling.fleet import CellColumn, HostColumn
 from conductor.store.records import Host
 from models.hardware.guest import ANY_PAGES, DEDICATED, LARGE_PAGES, MIXED, SMALL_PAGES
 from models.hardware.spec_operators import Condition
-from models.hardware.topology import HostCell
+from models.hardware.topology import DEVICE_CLASS, HostCell
 from models.units import KIB_PER_MIB
 
 

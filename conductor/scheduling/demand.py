@@ -12,11 +12,12 @@ from conductor.placement.host_wishes import HostWishes, host_wishes_of
 from conductor.placement.providers import Resources
 from conductor.placement.requests import CandidateRequest
 from conductor.placement.resources import MEMORY_MB, VCPU, amounts
-from conductor.placement.wishes import largest_of, request_of
+from conductor.placement.wishes import largest_of, request_of, total_of
 from conductor.scheduling.groups import GroupRule
 from conductor.scheduling.trees import Held
 from conductor.store.records import Host, Instance
 from models.hardware.constraints import guest_topology
+from models.hardware.devices import placed_devices
 from models.hardware.fitting import fit
 from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
@@ -54,6 +55,11 @@ class Shape:
     devices: tuple[PciRequest, ...]
     request: CandidateRequest
     least: Resources
+
+    @property
+    def has_place(self) -> bool:
+        """Whether an instance of it has a place on its host: NUMA cells, or devices."""
+        return self.guest is not None or bool(self.devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ def shape_of(
             if key.startswith(AGGREGATE_SPEC)
         },
         host_wishes_of(flavor, image),
-        device_requests(flavor, known),
+        device_requests(flavor, known, total_of(request)),
         request,
         largest_of(request),
     )
@@ -166,11 +172,17 @@ def _with_pages(
 
 
 def place(shape: Shape, host: Host, *, pack: bool) -> Placement | Misfit | None:
-    """Return where on the host's NUMA cells the shape fits, or why not; None asks for no cells."""
+    """Return where on the host's NUMA cells, and with which devices, the shape fits, or why not.
+
+    None has no place: it asks for neither. Devices of a class that the host itself has none of
+    are those of a provider below it, and only counted.
+    """
+    # A host has a class in its inventory exactly where it has pools of it.
+    devices = [each for each in shape.devices if each.resource_class in host.inventory]
     if shape.guest is None:
-        return None
+        return placed_devices(host.topology, devices)
     limits = limits_of(host)
-    return fit(host.topology, shape.guest, limits, pack=pack, pci_requests=shape.devices)
+    return fit(host.topology, shape.guest, limits, pack=pack, pci_requests=devices)
 
 
 def limits_of(host: Host) -> Limits:

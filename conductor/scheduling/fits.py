@@ -17,7 +17,8 @@ from conductor.scheduling.checks import EXAMPLES, Removal
 from conductor.scheduling.demand import Shape, place
 from conductor.scheduling.fleet import Fleet, Mask
 from conductor.store.records import Host, Inventory
-from models.hardware.guest import CellMisfit, Misfit, Placement
+from models.hardware.guest import CellMisfit, GuestCell, GuestTopology, Misfit, Placement
+from models.hardware.misfits import page_text
 from models.hardware.topology import HostTopology
 
 SHAPES_AT_MOST: Final = 64
@@ -25,8 +26,8 @@ NEVER: Final = -1
 
 _TEXTS: Final = {
     "not_enough_memory": "free memory in one NUMA cell",
-    "not_enough_pages": "free pages of the size asked for in one NUMA cell",
-    "page_size_not_offered": "pages of the size asked for",
+    "not_enough_pages": "free {pages} in one NUMA cell",
+    "page_size_not_offered": "{pages}",
     "memory_not_whole_pages": "pages of which its memory is a whole number",
     "not_enough_shared_cpus": "shared CPUs in one NUMA cell",
     "not_enough_dedicated_cpus": "free dedicated CPUs in one NUMA cell",
@@ -39,7 +40,7 @@ _TEXTS: Final = {
     "memory_limit_exceeded": "memory within the ratio of one NUMA cell",
     "too_few_host_cells": "NUMA cells",
     "host_cells_contended": "NUMA cells that fit at the same time",
-    "devices_not_local": "devices near the NUMA cells that fit",
+    "devices_not_local": "free devices near the NUMA cells that fit",
     "network_not_local": "the networks asked for near the NUMA cells that fit",
     "affinity_not_satisfiable": "NUMA cells near all networks and devices at the same time",
 }
@@ -57,16 +58,24 @@ _UNCOUNTED: Final = frozenset(
 )
 """Codes that are no matter of how much: their numbers, where there are any, compare to nothing."""
 
-_UNITS: Final = {"not_enough_memory": "MiB", "memory_limit_exceeded": "MiB"}
+_UNITS: Final = {
+    "not_enough_memory": "MiB",
+    "not_enough_pages": "MiB",
+    "memory_limit_exceeded": "MiB",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What of a host kept a guest out, as one code and the two numbers that were nearest."""
+    """What of a host kept a guest out, as one code and the two numbers that were nearest.
+
+    `what` it lacks in words, where the code alone does not say which.
+    """
 
     code: str
     need: int
     have: int
+    what: str = ""
 
     @property
     def numbers(self) -> tuple[int, int] | tuple[None, None]:
@@ -76,7 +85,7 @@ class Lack:
     @property
     def lacks(self) -> tuple[str, str]:
         """The predicate for one host and for several."""
-        what = _TEXTS.get(self.code, self.code.replace("_", " "))
+        what = self.what or _TEXTS.get(self.code, self.code.replace("_", " "))
         return f"lacks {what}", f"lack {what}"
 
 
@@ -91,22 +100,22 @@ class Answers:
         self._shape = shape
         self._pack = pack
         self._placed: dict[str, _Known] = {}
-        rows = len(fleet) if shape.guest is not None else 0
+        rows = len(fleet) if shape.has_place else 0
         self._asked = np.full(rows, NEVER, np.int64)
-        self._codes: list[str] = []
+        self._kinds: list[tuple[str, str]] = []
         self._code = np.zeros(rows, np.int16)
         self._need = np.zeros(rows, np.int64)
         self._have = np.zeros(rows, np.int64)
 
     def refused(self, alive: Mask) -> Mask:
         """Return which of these rows were refused, and have not changed since."""
-        if self._shape.guest is None:
+        if not self._shape.has_place:
             return np.zeros(len(alive), np.bool_)
         return np.asarray(alive & (self._asked >= self.fleet.ticks))
 
     def fit(self, row: int) -> Placement | Lack | None:
-        """Return where the shape fits on the host, what it lacks, or None for no NUMA cells."""
-        if self._shape.guest is None:
+        """Return where the shape fits on the host, what it lacks, or None if it has no place."""
+        if not self._shape.has_place:
             return None
         host = self.fleet.hosts[row]
         known = self._placed.get(host.name)
@@ -114,7 +123,7 @@ class Answers:
             return known[2]
         answer = place(self._shape, host, pack=self._pack)
         if isinstance(answer, Misfit):
-            return self._refuse(row, lack_of(answer))
+            return self._refuse(row, lack_of(answer, self._shape.guest))
         self._placed[host.name] = (host.topology, host.inventory, answer)
         return answer
 
@@ -125,7 +134,8 @@ class Answers:
         for number in dict.fromkeys(codes.tolist()):
             some = rows[codes == number]
             best = some[self._have[some].argmax()]
-            lack = Lack(self._codes[number], int(self._need[best]), int(self._have[best]))
+            code, what = self._kinds[number]
+            lack = Lack(code, int(self._need[best]), int(self._have[best]), what)
             need, have = lack.numbers
             yield Removal(
                 lack.code,
@@ -139,9 +149,10 @@ class Answers:
             )
 
     def _refuse(self, row: int, lack: Lack) -> Lack:
-        if lack.code not in self._codes:
-            self._codes.append(lack.code)
-        self._code[row] = self._codes.index(lack.code)
+        kind = (lack.code, lack.what)
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        self._code[row] = self._kinds.index(kind)
         self._need[row], self._have[row] = lack.need, lack.have
         self._asked[row] = self.fleet.tick
         return lack
@@ -168,17 +179,45 @@ class Fits:
 def fit_or_lack(shape: Shape, host: Host, *, pack: bool) -> Placement | Lack | None:
     """Return where the shape fits on a host, what it lacks, or None; nothing is remembered."""
     answer = place(shape, host, pack=pack)
-    return lack_of(answer) if isinstance(answer, Misfit) else answer
+    return lack_of(answer, shape.guest) if isinstance(answer, Misfit) else answer
 
 
-def lack_of(misfit: Misfit) -> Lack:
-    """Return the one reason of a misfit: of the pairs with reasons of their own the nearest."""
-    own = [cell for cell in misfit.cells if cell.code != misfit.code]
-    pairs = own or misfit.cells
-    if not pairs:
-        return Lack(misfit.code, 0, 0)
+def lack_of(misfit: Misfit, guest: GuestTopology | None) -> Lack:
+    """Return the one reason of a misfit: the rule that decided, with its own numbers.
+
+    Where a guest cell fits no host cell, that is what the nearest host cell lacks for it: what
+    other cells, and other guest cells, lack kept nobody out.
+    """
+    cell = _cell_of(guest, misfit.guest_cell)
+    pairs = [pair for pair in misfit.cells if cell is not None and pair.guest_cell == cell.id]
+    if cell is None or not pairs:
+        what = ""
+        if misfit.devices:
+            near = "" if guest is None else " near the NUMA cells that fit"
+            what = f"free devices {', '.join(misfit.devices)}{near}"
+        return Lack(misfit.code, misfit.need, misfit.have, what)
     nearest = max(pairs, key=_nearness)
-    return Lack(nearest.code, nearest.need, nearest.have)
+    return _of_pair(nearest, cell)
+
+
+def _cell_of(guest: GuestTopology | None, cell_id: int | None) -> GuestCell | None:
+    cells = guest.cells if guest is not None else ()
+    return next((cell for cell in cells if cell.id == cell_id), None)
+
+
+def _of_pair(pair: CellMisfit, cell: GuestCell) -> Lack:
+    """Return a pair's reason; pages as the memory they are, with their size in words."""
+    need, have = pair.need, pair.have
+    if pair.code not in ("not_enough_pages", "page_size_not_offered"):
+        return Lack(pair.code, need, have)
+    pages = page_text(cell, need if pair.code == "not_enough_pages" else None)
+    what = _TEXTS[pair.code].format(pages=pages)
+    if cell.page_size_kib is None:
+        what = f"free memory in one NUMA cell (it asks for no page size: {pages})"
+    if pair.code == "not_enough_pages" and need:
+        have = have * cell.memory_mib // need
+        need = cell.memory_mib
+    return Lack(pair.code, need, have, what)
 
 
 def _nearness(pair: CellMisfit) -> float:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final
 
+from conductor.store.inventory import Inventory as Inventory  # noqa: PLC0414 - a record, kept apart for its length
 from models.hardware.flavor import Flavor
 from models.hardware.frozen import FrozenMap
 from models.hardware.guest import Placement
@@ -156,46 +155,6 @@ class Migration:
         return self.state in UNFINISHED
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    """How much of one resource class a provider has: capacity is (total - reserved) * ratio.
-
-    One claim takes from `min_unit` to `max_unit` (absent: as much as there is), in whole steps
-    of `step_size`. A ratio lets many share and makes nothing larger: of what has a size of its
-    own, `max_unit` says so.
-    """
-
-    total: int
-    reserved: int = 0
-    ratio: float = 1.0
-    min_unit: int = 1
-    max_unit: int | None = None
-    step_size: int = 1
-
-    @property
-    def capacity(self) -> int:
-        """What can be claimed in all, rounded down, never negative.
-
-        The ratio counts as the decimal number it is written as: 100 at 1.15 are 115, which
-        binary floating point makes 114.
-        """
-        return _times(self.total - self.reserved, self.ratio)
-
-    @property
-    def most(self) -> int:
-        """What one claim can take at most, were nothing in use."""
-        return self.capacity if self.max_unit is None else min(self.capacity, self.max_unit)
-
-    def takes(self, amount: int) -> bool:
-        """Say whether a claim may be of this size, were there enough: `most` says how much is."""
-        return amount >= self.min_unit and amount % self.step_size == 0
-
-
-@lru_cache(maxsize=4096)
-def _times(amount: int, ratio: float) -> int:
-    return max(0, int(amount * Fraction(repr(ratio))))
-
-
 def nothing() -> Mapping[str, Any]:
     """Return the mapping that has nothing in it."""
     return _NOTHING
@@ -231,7 +190,8 @@ class Host:
     `version` grows with every change of use; a claim is valid only under the version it read.
     Whether it is up is not here: heartbeats are rows of their own, so that they touch no claim.
     A host is the root of a tree of resource providers, `version` its generation there; it is
-    known by `provider_id` (UUID) and in `aggregates` (UUIDs) of providers.
+    known by `provider_id` (UUID) and in `aggregates` (UUIDs) of providers. Of `traits` it told
+    itself of `own_traits`. `reported` is hardware that contradicts its guests, if there is any.
     """
 
     name: str
@@ -252,6 +212,8 @@ class Host:
     updated_at: float = 0.0
     provider_id: str = ""
     aggregates: tuple[str, ...] = ()
+    own_traits: tuple[str, ...] = ()
+    reported: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

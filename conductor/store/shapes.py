@@ -201,6 +201,8 @@ HOSTS: Final = Shape(
         "used": codecs.JSON,
         "traits": codecs.JSON_TUPLE,
         "aggregates": codecs.JSON_TUPLE,
+        "own_traits": codecs.JSON_TUPLE,
+        "reported": codecs.JSON,
         "disabled_reason": codecs.FREE_TEXT,
         "degraded": codecs.FREE_TEXT,
     },

@@ -111,7 +111,7 @@ def _body_of(cells: Cells) -> str:
 def _use_of(topology: HostTopology) -> str:
     """Return `[cpu_used, memory_used_mib, pinned CPUs in hex, pages used by pool]` by cell.
 
-    Device pools are here and not with the hardware, since their counts are what is left.
+    Device pools are here and not with the hardware: few hosts have any, and they count their use.
     """
     use: dict[str, Any] = {
         "cells": [

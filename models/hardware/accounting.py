@@ -9,29 +9,30 @@ from typing import TypeAlias
 
 from models.errors import Rejected
 from models.hardware.cpuset import CpuMask, cpus_of
-from models.hardware.guest import PlacedCell, Placement
-from models.hardware.topology import HostCell, HostTopology, PagePool
+from models.hardware.guest import PlacedCell, PlacedDevices, Placement
+from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
 from models.units import KIB_PER_MIB
 
 _Change: TypeAlias = Callable[[HostCell, PlacedCell], HostCell]
 
 
 def claim(host: HostTopology, placement: Placement) -> HostTopology:
-    """Return the host with the placement's CPUs, memory and pages in use.
+    """Return the host with the placement's CPUs, memory, pages and devices in use.
 
     Raises `Rejected`: `cpu_pinning_unknown` and `cpu_pinning_invalid` as `pin` does,
-    `host_cell_unknown`, `page_pool_unknown`. Room is not checked: that is the fitter's part.
+    `host_cell_unknown`, `page_pool_unknown`, `device_unknown`, `devices_taken`. Room is not
+    checked: that is the fitter's part.
     """
-    return _changed(host, placement, _charged)
+    return _changed(host, placement, _charged, +1)
 
 
 def release(host: HostTopology, placement: Placement) -> HostTopology:
     """Return the host without the placement's use; no usage falls below zero.
 
     Raises `Rejected`: `cpu_unpinning_unknown` and `cpu_unpinning_invalid` as `unpin` does,
-    `host_cell_unknown`, `page_pool_unknown`.
+    `host_cell_unknown`, `page_pool_unknown`, `device_unknown`, `devices_not_taken`.
     """
-    return _changed(host, placement, _discharged)
+    return _changed(host, placement, _discharged, -1)
 
 
 def pin(cell: HostCell, cpus: CpuMask) -> HostCell:
@@ -61,16 +62,12 @@ def with_siblings(cell: HostCell, cpus: CpuMask) -> CpuMask:
 
 
 def without_use(host: HostTopology) -> HostTopology:
-    """Return the host's hardware as if it had no guests and no devices were left to count."""
-    return HostTopology(tuple(_unused(cell) for cell in host.cells))
+    """Return the host's hardware as if it had no guests."""
+    devices = tuple(_with_count_used(pool, 0) for pool in host.pci_pools)
+    return HostTopology(tuple(_unused(cell) for cell in host.cells), devices)
 
 
-def same_hardware(one: HostTopology, other: HostTopology) -> bool:
-    """Say whether two topologies describe the same cells, whatever is used of them."""
-    return without_use(one) == without_use(other)
-
-
-def _changed(host: HostTopology, placement: Placement, change: _Change) -> HostTopology:
+def _changed(host: HostTopology, placement: Placement, change: _Change, sign: int) -> HostTopology:
     cells = list(host.cells)
     positions = {cell.id: position for position, cell in enumerate(cells)}
     for placed in placement.cells:
@@ -83,7 +80,40 @@ def _changed(host: HostTopology, placement: Placement, change: _Change) -> HostT
                 host_cell=placed.host_cell,
             )
         cells[position] = change(cells[position], placed)
-    return HostTopology(tuple(cells), host.pci_pools)
+    pools = host.pci_pools
+    for devices in placement.devices:
+        pools = _devices_after(pools, devices, sign)
+    return HostTopology(tuple(cells), pools)
+
+
+def _devices_after(
+    pools: tuple[PciPool, ...], devices: PlacedDevices, sign: int
+) -> tuple[PciPool, ...]:
+    after = list(pools)
+    left = devices.count
+    known = False
+    for at, pool in enumerate(pools):
+        if pool.kind == devices.kind:
+            known = True
+            some = min(left, pool.free if sign > 0 else pool.used)
+            after[at] = _with_count_used(pool, pool.used + sign * some)
+            left -= some
+    if not left:
+        return tuple(after)
+    what = f"{devices.vendor_id}:{devices.product_id} {dict(devices.tags)}".strip(" {}")
+    where = "of no NUMA node" if devices.numa_node is None else f"of node {devices.numa_node}"
+    if not known:
+        code, rule = "device_unknown", "the host has no such devices"
+    elif sign > 0:
+        code, rule = "devices_taken", f"{left} of {devices.count} are not free"
+    else:
+        code, rule = "devices_not_taken", f"{left} of {devices.count} are not taken"
+    message = f"devices {what} {where}: {rule}"
+    raise Rejected(code, message, key="devices", need=devices.count, have=devices.count - left)
+
+
+def _with_count_used(pool: PciPool, used: int) -> PciPool:
+    return PciPool(pool.numa_node, pool.count, pool.vendor_id, pool.product_id, pool.tags, used)
 
 
 def _pinned_with(cell: HostCell, cpus: CpuMask) -> CpuMask:

@@ -42,11 +42,15 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Device requests against what a host has; `sockets[p]` is the socket of place p."""
+    """Device requests against what a host has; `sockets[p]` is the socket of place p.
+
+    `names[r]` is what people call the devices of request r.
+    """
 
     wants: tuple[int, ...]
     stocks: tuple[Stock, ...]
     sockets: tuple[int | None, ...]
+    names: tuple[str, ...] = ()
 
     def shortfall(self, chosen: Places) -> Shortfall | None:
         """Return which requests the chosen places leave short, None when all are served."""
@@ -80,6 +84,15 @@ class Affinity:
         short = self.devices.shortfall(chosen) if self.devices else None
         return (DEVICES, short.missing) if short else None
 
+    def short_devices(self, chosen: Places) -> tuple[str, ...]:
+        """Return the names of the devices that go short together near the chosen places."""
+        short = self.devices.shortfall(chosen) if self.devices else None
+        if self.devices is None or short is None:
+            return ()
+        return tuple(
+            name for number, name in enumerate(self.devices.names) if short.requests >> number & 1
+        )
+
 
 def affinity_of(
     cells: Sequence[HostCell],
@@ -112,46 +125,55 @@ def _devices(
     cells: Sequence[HostCell], pools: Sequence[PciPool], requests: Sequence[PciRequest]
 ) -> Devices:
     homes = {cell.id: place for place, cell in enumerate(cells)}
-    wanted = _alike(requests)
+    wanted = alike(requests)
     matching: dict[tuple[object, ...], Requests] = {}
     counts: dict[tuple[int | None, _Column], int] = {}
     for pool in pools:
         kind = (pool.vendor_id, pool.product_id, pool.tags)
         users = matching.get(kind)
         if users is None:
-            users = matching[kind] = _users(pool, wanted)
+            users = matching[kind] = users_of(pool, wanted)
         home = None if pool.numa_node is None else homes.get(pool.numa_node)
-        place = home, _column(pool, users, wanted, None if home is None else cells[home])
-        if pool.count and any(place[1]):
-            counts[place] = counts.get(place, 0) + pool.count
+        place = home, column_of(pool, users, wanted, None if home is None else cells[home])
+        if pool.free and any(place[1]):
+            counts[place] = counts.get(place, 0) + pool.free
     return Devices(
         tuple(request.count for request in wanted),
         tuple(Stock(count, home, *column) for (home, column), count in counts.items()),
         tuple(cell.socket for cell in cells),
+        tuple(request.id or request.resource_class or "of any kind" for request in wanted),
     )
 
 
-def _alike(requests: Sequence[PciRequest]) -> list[PciRequest]:
+def alike(requests: Sequence[PciRequest]) -> list[PciRequest]:
     """Return the requests, those for the same devices under the same policy made one."""
     together: dict[object, PciRequest] = {}
     for request in requests:
-        kind = (request.spec, request.numa_policy or LEGACY)
+        kind = (request.spec, request.numa_policy or LEGACY, request.resource_class)
         other = together.get(kind)
         count = request.count + (other.count if other else 0)
-        together[kind] = PciRequest(request.id, count, request.spec, request.numa_policy)
+        together[kind] = PciRequest(
+            request.id, count, request.spec, request.numa_policy, request.resource_class
+        )
     return list(together.values())
 
 
-def _users(pool: PciPool, requests: Sequence[PciRequest]) -> Requests:
+def users_of(pool: PciPool, requests: Sequence[PciRequest]) -> Requests:
+    """Return the requests that devices of the pool can serve, wherever they are wanted."""
     offered = {**pool.tags, "vendor_id": pool.vendor_id, "product_id": pool.product_id}
-    return sum(1 << n for n, request in enumerate(requests) if _matches(offered, request))
+    counted_as = pool.resource_class
+    return sum(
+        1 << n for n, request in enumerate(requests) if _matches(offered, counted_as, request)
+    )
 
 
-def _matches(offered: Mapping[str, str], request: PciRequest) -> bool:
+def _matches(offered: Mapping[str, str], counted_as: str, request: PciRequest) -> bool:
+    if request.resource_class is not None:
+        return request.resource_class == counted_as
     return not request.spec or any(spec.items() <= offered.items() for spec in request.spec)
 
 
-def _column(
+def column_of(
     pool: PciPool, users: Requests, requests: Sequence[PciRequest], home: HostCell | None
 ) -> _Column:
     """Return the users of a pool by how near it must be: anywhere, around, near.

@@ -12,6 +12,7 @@ from models.hardware.affinity import Affinity, affinity_of
 from models.hardware.capacity import chosen_page_size, pins, shortage
 from models.hardware.completing import Completion
 from models.hardware.cpuset import cpus_of
+from models.hardware.devices import picked_devices
 from models.hardware.guest import ISOLATE, GuestCell, GuestTopology, Misfit, PlacedCell, Placement
 from models.hardware.matching import Places, first_matching
 from models.hardware.misfits import explained
@@ -41,13 +42,14 @@ def fit(
         places = first_matching(rows, Completion(rows, len(cells), affinity).possible)
         if places is None:
             return explained(guest, cells, pairs.shortages(), affinity)
-    return Placement(
-        tuple(
-            _placed(cells[place], cell, extra)
-            for place, cell, extra in zip(places, guest.cells, pairs.extras, strict=True)
-        ),
-        guest.emulator_threads_policy,
+    placed = tuple(
+        _placed(cells[place], cell, extra)
+        for place, cell, extra in zip(places, guest.cells, pairs.extras, strict=True)
     )
+    chosen = [cells[place] for place in places]
+    # Never None: the places were chosen by what they and the devices near them offer.
+    devices = picked_devices(host, pci_requests, chosen) if pci_requests else ()
+    return Placement(placed, guest.emulator_threads_policy, devices or ())
 
 
 class _Pairs:
@@ -137,7 +139,7 @@ def _preferred(
     devices: dict[int, int] = {}
     for pool in host.pci_pools:
         if pool.numa_node is not None:
-            devices[pool.numa_node] = devices.get(pool.numa_node, 0) + pool.count
+            devices[pool.numa_node] = devices.get(pool.numa_node, 0) + pool.free
     by_devices = -1 if wants_devices else 1
     spread = -1 if pack else 1
     if pins(guest.cells[0]):

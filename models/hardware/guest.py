@@ -1,9 +1,11 @@
 """What a guest asks of a host's NUMA cells, and the answers: a placement or the reasons why not."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from models.hardware.cpuset import CpuMask
+from models.hardware.frozen import FrozenMap
 
 SMALL_PAGES: Final = -1
 LARGE_PAGES: Final = -2
@@ -75,11 +77,35 @@ class PlacedCell:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedDevices:
+    """So many devices of one pool of the host, which the first four fields name."""
+
+    numa_node: int | None
+    vendor_id: str
+    product_id: str
+    tags: Mapping[str, str]
+    count: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tags, FrozenMap):
+            object.__setattr__(self, "tags", FrozenMap(self.tags))
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Return what tells the pool from the host's others, as `PciPool.kind` does."""
+        return self.numa_node, self.vendor_id, self.product_id, self.tags
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
-    """Every guest cell on a host cell of its own, in the guest's order."""
+    """Every guest cell on a host cell of its own, in the guest's order; and the devices taken.
+
+    A guest without NUMA cells that has devices has a placement without cells.
+    """
 
     cells: tuple[PlacedCell, ...]
     emulator_threads_policy: str | None = None
+    devices: tuple[PlacedDevices, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +121,16 @@ class CellMisfit:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a guest fits nowhere on a host: the deciding rule, and one reason a pair of cells."""
+    """Why a guest fits nowhere on a host: the deciding rule, and one reason a pair of cells.
+
+    `need` and `have` are the numbers of the deciding rule. Where that is about one guest cell
+    alone, `guest_cell` is its id; where it is about devices, `devices` are their names.
+    """
 
     code: str
     message: str
     cells: tuple[CellMisfit, ...] = ()
+    need: int = 0
+    have: int = 0
+    guest_cell: int | None = None
+    devices: tuple[str, ...] = ()

@@ -35,12 +35,25 @@ def shortfall(
     return Shortfall(requests, missing) if missing else None
 
 
+def shared_out(
+    wants: Sequence[int], stock: Sequence[int], reach: Sequence[Places]
+) -> list[dict[int, int]] | None:
+    """Return how much each request gets of which stock, None when not everything can be served.
+
+    Stocks that come first are taken first, as far as all are served in the end.
+    """
+    sharing = _Sharing(stock, reach)
+    if any(sharing.serve(request, want) for request, want in enumerate(wants)):
+        return None
+    return sharing.given
+
+
 class _Sharing:
     """A flow from stocks to requests that grows along augmenting paths."""
 
     def __init__(self, stock: Sequence[int], reach: Sequence[Places]) -> None:
         self._spare = list(stock)
-        self._given = [dict.fromkeys(members(stocks), 0) for stocks in reach]
+        self.given = [dict.fromkeys(members(stocks), 0) for stocks in reach]
         self.asked: set[int] = set()
 
     def serve(self, request: int, want: int) -> int:
@@ -56,7 +69,7 @@ class _Sharing:
     def _push(self, request: int, amount: int) -> int:
         """Give the request up to `amount` more; return how much it got, 0 when there is no way."""
         self.asked.add(request)
-        given = self._given[request]
+        given = self.given[request]
         for stock in given:
             moved = min(amount, self._spare[stock])
             if moved:
@@ -64,7 +77,7 @@ class _Sharing:
                 given[stock] += moved
                 return moved
         for stock in given:
-            for other, theirs in enumerate(self._given):
+            for other, theirs in enumerate(self.given):
                 if other in self.asked or not theirs.get(stock):
                     continue
                 moved = self._push(other, min(amount, theirs[stock]))

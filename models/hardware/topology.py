@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from models.hardware.cpuset import CpuMask
 from models.hardware.frozen import FrozenMap
@@ -59,32 +60,67 @@ class HostCell:
         return max(map(int.bit_count, self.siblings), default=1) or 1
 
 
+DEVICE_CLASS: Final = "CUSTOM_PCI_"
+"""Prefix of the resource classes that count devices."""
+
+
+def device_class(alias: str) -> str:
+    """Return the resource class that counts the devices of an alias."""
+    return DEVICE_CLASS + alias.upper().replace("-", "_")
+
+
 @dataclass(frozen=True, slots=True)
 class PciPool:
-    """Free devices of one kind on one NUMA cell; `numa_node` None means unknown to the host."""
+    """Devices of one kind on one NUMA cell; `numa_node` None means unknown to the host.
+
+    `count` are all of them, `used` those that guests have.
+    """
 
     numa_node: int | None
     count: int
     vendor_id: str = ""
     product_id: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    used: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.tags, FrozenMap):
             object.__setattr__(self, "tags", FrozenMap(self.tags))
+
+    @property
+    def free(self) -> int:
+        """Return the devices nobody uses; never negative, even when fewer are left than used."""
+        return max(0, self.count - self.used)
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Return what tells this pool of a host from its others."""
+        return self.numa_node, self.vendor_id, self.product_id, self.tags
+
+    @property
+    def alias(self) -> str:
+        """Return the name that flavors ask for these devices by: a tag, else vendor_product."""
+        return self.tags.get("alias") or f"{self.vendor_id}_{self.product_id}"
+
+    @property
+    def resource_class(self) -> str:
+        """Return the resource class that counts these devices."""
+        return device_class(self.alias)
 
 
 @dataclass(frozen=True, slots=True)
 class PciRequest:
     """A number of devices, each matching one of the alternative specs.
 
-    `numa_policy` is required, preferred, legacy, socket, or None for legacy.
+    `numa_policy` is required, preferred, legacy, socket, or None for legacy. With a
+    `resource_class` only the pools that it counts match, whatever the specs.
     """
 
     id: str
     count: int
     spec: tuple[Mapping[str, str], ...] = ()
     numa_policy: str | None = None
+    resource_class: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spec", tuple(FrozenMap(each) for each in self.spec))
@@ -92,7 +128,7 @@ class PciRequest:
 
 @dataclass(frozen=True, slots=True)
 class HostTopology:
-    """The NUMA cells of one host, in the host's order, and its free devices."""
+    """The NUMA cells of one host, in the host's order, and its devices."""
 
     cells: tuple[HostCell, ...] = ()
     pci_pools: tuple[PciPool, ...] = ()

@@ -11,7 +11,14 @@ from typing import Any, TypeAlias
 
 from models.hardware.cpuset import cpus_of, mask_of
 from models.hardware.flavor import Flavor
-from models.hardware.guest import GuestCell, GuestTopology, Misfit, PlacedCell, Placement
+from models.hardware.guest import (
+    GuestCell,
+    GuestTopology,
+    Misfit,
+    PlacedCell,
+    PlacedDevices,
+    Placement,
+)
 from models.hardware.image import Image
 from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
 
@@ -74,7 +81,9 @@ def guest_from_json(data: Mapping[str, Any]) -> GuestTopology:
 def placement_from_json(data: Mapping[str, Any]) -> Placement:
     """Return the placement that `placement_to_json` wrote; nothing is checked."""
     return Placement(
-        tuple(_placed_cell(cell) for cell in data["cells"]), data.get("emulator_threads_policy")
+        tuple(_placed_cell(cell) for cell in data["cells"]),
+        data.get("emulator_threads_policy"),
+        tuple(_placed_devices(each) for each in data.get("devices", ())),
     )
 
 
@@ -89,6 +98,7 @@ def host_to_json(host: HostTopology) -> Json:
                 "vendor_id": pool.vendor_id,
                 "product_id": pool.product_id,
                 "tags": dict(pool.tags),
+                **({"used": pool.used} if pool.used else {}),
             }
             for pool in host.pci_pools
         ]
@@ -148,6 +158,17 @@ def placement_to_json(placement: Placement) -> Json:
     data: Json = {"cells": [_placed_cell_json(cell) for cell in placement.cells]}
     if placement.emulator_threads_policy is not None:
         data["emulator_threads_policy"] = placement.emulator_threads_policy
+    if placement.devices:
+        data["devices"] = [
+            {
+                "numa_node": each.numa_node,
+                "vendor_id": each.vendor_id,
+                "product_id": each.product_id,
+                "tags": dict(each.tags),
+                "count": each.count,
+            }
+            for each in placement.devices
+        ]
     return data
 
 
@@ -231,6 +252,17 @@ def _pci_pool(pool: Mapping[str, Any]) -> PciPool:
         pool.get("vendor_id", ""),
         pool.get("product_id", ""),
         pool.get("tags", {}),
+        pool.get("used", 0),
+    )
+
+
+def _placed_devices(devices: Mapping[str, Any]) -> PlacedDevices:
+    return PlacedDevices(
+        devices["numa_node"],
+        devices["vendor_id"],
+        devices["product_id"],
+        devices["tags"],
+        devices["count"],
     )
 
 

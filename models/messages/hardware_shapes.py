@@ -57,13 +57,14 @@ class HostCellShape(Message):
 
 
 class PciPoolShape(Message):
-    """Free devices of one kind on one NUMA cell."""
+    """Devices of one kind on one NUMA cell, `used` of them taken."""
 
     numa_node: Place | None = None
     count: Count
     vendor_id: str = ""
     product_id: str = ""
     tags: dict[str, Scalar] = {}
+    used: Count = 0
 
 
 class HostShape(Message):
@@ -151,8 +152,19 @@ class PlacedCellShape(Message):
     cpu_thread_policy: ThreadPolicy | None = None
 
 
+class PlacedDevicesShape(Message):
+    """Devices taken of one pool of the host."""
+
+    numa_node: int | None = None
+    vendor_id: str = ""
+    product_id: str = ""
+    tags: dict[str, str] = {}
+    count: Annotated[int, Field(ge=1)]
+
+
 class PlacementShape(Message):
     """A placement to give back."""
 
     cells: list[PlacedCellShape]
+    devices: list[PlacedDevicesShape] = []
     emulator_threads_policy: EmulatorPolicy | None = None

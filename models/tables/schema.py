@@ -185,6 +185,8 @@ HOSTS: Final = Table(
     Column("changed", BigInteger(), nullable=False, server_default="0"),
     _text("provider_id"),
     _json("aggregates"),
+    _json("own_traits"),
+    _json("reported", absent=True),
     Index(None, "changed"),
     Index(None, "provider_id"),
 )

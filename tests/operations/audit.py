@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from conductor.placement.guest_differences import GUESTS_DIFFER
 from conductor.store.ports import Store
 from models.lifecycle import InstanceState, MigrationState, OperationState
 from tests.invariants import check_invariants
@@ -30,6 +31,8 @@ def check_at_any_time(world: System) -> None:
     """I1, I2, I4 on the database; I3: whoever is at work is looked at again some day."""
     with world.store.read() as uow:
         check_invariants(uow)
+        for host in uow.hosts.where():
+            assert not (host.degraded or "").startswith(GUESTS_DIFFER), host.degraded
         for record in uow.operations.where(ended_at=None):
             assert record.wake_at is not None, record
         for instance in uow.instances.where():

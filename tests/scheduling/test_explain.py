@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from conductor.scheduling.choice import choose
+from conductor.scheduling.demand import place, shape_of
 from conductor.scheduling.explain import POSSIBLE, story_of, verdicts
-from conductor.scheduling.fits import Fits, Lack
+from conductor.scheduling.fits import Fits, Lack, lack_of
 from conductor.scheduling.fleet import Fleet
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Decision
 from models.hardware import misfits
 from models.hardware.affinity import DEVICES, NETWORK
+from models.hardware.flavor import Flavor
+from models.hardware.guest import Misfit
 from models.hardware.topology import HostTopology, PagePool
 from models.messages.letters import Reply
 from tests.scheduling.test_whatif import demand
@@ -154,3 +157,49 @@ def test_every_reason_of_the_fitter_has_words_and_numbers_only_where_they_compar
     shared = demand(flavor(vcpus=2, memory_mib=9000, **{"hw:numa_nodes": "1"}))
     refused = choose(shared, fleet, SchedulingSettings(), Fits())
     assert "MiB" in str(refused)
+
+
+def said_of(wanted: Flavor, *pools: PagePool, **cell: Any) -> str:
+    """Return why a host of one NUMA cell with these pages takes no such instance."""
+    plain = host("a")
+    changed = replace(plain.topology.cells[0], page_pools=pools, **cell)
+    fleet = Fleet([replace(plain, topology=HostTopology((changed,)))], up=["a"])
+    return str(choose(demand(wanted), fleet, SchedulingSettings(), Fits()))
+
+
+def test_pages_that_are_missing_are_said_with_their_size_and_in_mib() -> None:
+    nodes = {"hw:numa_nodes": "1"}
+    small = (PagePool(4, 256 * 1000), PagePool(2048, 100))
+    no_size = said_of(flavor(vcpus=1, memory_mib=2000, **nodes), *small)
+    assert "free memory in one NUMA cell (it asks for no page size: pages of 4 KiB)" in no_size
+    assert "need 2,000 MiB, best 1,000 MiB on a" in no_size
+    mixed = {"hw:numa_nodes": "2", "hw:numa_cpus.0": "0", "hw:numa_cpus.1": "1"}
+    memory = {"hw:numa_mem.0": "500", "hw:numa_mem.1": "2000"}
+    sized = {**mixed, **memory, "hw:mem_page_size": "2MB"}
+    two = replace(host("a").topology.cells[0], page_pools=small)
+    answer = place(
+        shape_of(flavor(vcpus=2, memory_mib=2500, **sized), None),
+        replace(host("a"), topology=HostTopology((two, replace(two, id=1)))),
+        pack=False,
+    )
+    assert isinstance(answer, Misfit)
+    assert "free pages of 2 MiB, the best has 100" in answer.message
+
+
+def test_the_reason_is_that_of_the_guest_cell_that_fits_nowhere() -> None:
+    """A guest cell that does fit elsewhere lacks nothing, however near it came to fitting here."""
+    specs = {
+        "hw:numa_nodes": "2",
+        "hw:numa_cpus.0": "0",
+        "hw:numa_cpus.1": "1,2,3,4,5,6",
+        "hw:numa_mem.0": "4000",
+        "hw:numa_mem.1": "1000",
+    }
+    plain = host("a")
+    cells = (plain.topology.cells[0], replace(plain.topology.cells[1], memory_mib=3999))
+    topology = HostTopology(cells)
+    wanted = pinned(vcpus=7, memory_mib=5000, **specs)
+    answer = place(shape_of(wanted, None), replace(plain, topology=topology), pack=False)
+    assert isinstance(answer, Misfit)
+    lack = lack_of(answer, shape_of(wanted, None).guest)
+    assert (lack.code, lack.need, lack.have) == ("not_enough_dedicated_cpus", 6, 4)

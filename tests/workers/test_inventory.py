@@ -43,7 +43,7 @@ def refused(path: Path, sets: CpuSets | None = None) -> Rejected:
 def check_two_nodes(topology: HostTopology) -> None:
     zero, one = topology.cells
     assert (zero.id, cpus_of(zero.shared_cpus), zero.memory_mib) == (0, (0, 1, 4, 5), 8192)
-    assert (one.id, cpus_of(one.dedicated_cpus), one.memory_mib) == (1, (2, 3, 6, 7), 8192)
+    assert (one.id, cpus_of(one.shared_cpus), one.dedicated_cpus) == (1, (2, 3, 6, 7), 0)
     assert one.siblings == (mask_of([2, 6]), mask_of([3, 7]))
     assert (zero.socket, one.socket) == (0, 1)
     assert zero.page_pools == (PagePool(4, 8192 * 256),)
@@ -335,7 +335,7 @@ def test_small_pages_that_our_json_over_reports_are_cut_and_said(tmp_path: Path)
     cell = {
         "id": 0,
         "cpuset": [0],
-        "pcpuset": [0],
+        "pcpuset": [1],
         "memory": 193_392,
         "mempages": [[4, 48_984_187, 0, 0], [2048, 0, 0, 0], [1048576, 50, 0, 0]],
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import Rejected
+from models.hardware.host_rules import remarks_on, sound
 from models.hardware.topology import HostCell, HostTopology
 from models.ids import HOST_RULE, HostName, is_host_name
 from models.messages.hardware import host_from_json, host_to_json
@@ -18,6 +19,7 @@ from workers.hypervisor.port import DEFAULT_DISK_GB, Hardware
 from workers.inventory.libvirt import cells_of_capabilities
 from workers.inventory.report import CellReport, CpuSets, adding_up, host_cell, over_reported_kib
 from workers.inventory.sysfs import cells_of_tree
+from workers.inventory.traits import traits_of
 from workers.inventory.tree import is_tarball, read_directory, read_tarball
 
 LARGEST_TEXT = 64 * 1024 * 1024
@@ -46,8 +48,7 @@ def read_host_files(paths: Iterable[Path], sets: CpuSets | None = None) -> list[
     A file is libvirt capabilities XML, a sysfs tree (directory or tarball), or our own JSON: a
     `host` of the contract with `name`, `disk_gb` and `traits` beside `cells`, or a list of such.
     A host without a name is named after its file. `sets` divides the CPUs; without it all are
-    shared and dedicated, and those of JSON as the file says. Raises `Rejected` naming file and
-    rule.
+    shared, and those of JSON as the file says. Raises `Rejected` naming file and rule.
     """
     hosts: list[ImportedHost] = []
     seen: dict[str, Path] = {}
@@ -116,15 +117,12 @@ def _own_host(name: Any, data: Mapping[str, Any], sets: CpuSets | None) -> Impor
     topology = host_from_json({key: value for key, value in data.items() if key not in beside})
     if sets is not None:
         topology = _divided(topology, sets)
-    traits = data.get("traits", [])
-    if not (isinstance(traits, list) and all(isinstance(each, str) for each in traits)):
-        raise Rejected("field_invalid", "traits is no list of names", key="traits")
     disk_gb = data.get("disk_gb")
     return ImportedHost(
         name,
         HostTopology(tuple(map(_added_up, topology.cells)), topology.pci_pools),
         DEFAULT_DISK_GB if disk_gb is None else disk_gb,
-        tuple(traits),
+        traits_of(data.get("traits", [])),
         tuple(note for cell in topology.cells for note in _complaints(cell)),
     )
 
@@ -166,7 +164,8 @@ def _checked(host: ImportedHost) -> ImportedHost:
     if not any(cell.memory_mib for cell in cells):
         raise Rejected("hardware_incomplete", "the host has no memory", key="memory")
     # By way of JSON, where the rules over several cells are checked for everybody alike.
-    return replace(host, topology=host_from_json(host_to_json(host.topology)))
+    topology = sound(host_from_json(host_to_json(host.topology)))
+    return replace(host, topology=topology, notes=(*host.notes, *remarks_on(topology)))
 
 
 def _named_after(path: Path) -> HostName:

@@ -12,7 +12,7 @@ from models.errors import Rejected
 from models.hardware.cpuset import HIGHEST_CPU, CpuMask, mask_of, parse_cpu_list
 from models.hardware.topology import PagePool
 from models.units import KIB_PER_MIB
-from workers.inventory.report import CellReport, over_reported_kib
+from workers.inventory.report import SMALL_PAGE_KIB, CellReport, over_reported_kib
 
 _UNIT_BYTES = {
     "b": 1,
@@ -56,13 +56,17 @@ def _cell(element: Element, offline_known: bool) -> CellReport:
     ]
     online = mask_of(_cpu_number(cpu) for cpu in cpus)
     memory = element.find("memory")
+    pools = tuple(_pool(pages) for pages in element.iterfind("pages"))
+    # libvirt lists ordinary pages first, if any; huge ones alone are those of 4 KiB machines.
+    base_kib = min((pool.size_kib for pool in pools), default=SMALL_PAGE_KIB)
     return CellReport(
         id=_number(element, "id"),
         cpus=online,
         cores=frozenset(_core(cpu) & online for cpu in cpus),
         sockets=frozenset(_number(cpu, "socket_id") for cpu in cpus if cpu.get("socket_id")),
         memory_kib=0 if memory is None else _bytes(memory, memory.text) // 1024,
-        pools=tuple(_pool(pages) for pages in element.iterfind("pages")),
+        pools=pools,
+        base_page_kib=base_kib if base_kib < KIB_PER_MIB else SMALL_PAGE_KIB,
     )
 
 

@@ -15,7 +15,7 @@ SMALL_PAGE_KIB = 4
 
 @dataclass(frozen=True, slots=True)
 class CpuSets:
-    """Which CPUs guests may use, shared or dedicated; with neither given, all for both.
+    """Which CPUs guests may use, shared or dedicated; with neither given, all are shared.
 
     As in the field: with one set given the other is empty, and what is in neither is nobody's.
     """
@@ -39,7 +39,7 @@ class CpuSets:
     def split(self, cpus: CpuMask) -> tuple[CpuMask, CpuMask]:
         """Return the shared and the dedicated CPUs among these."""
         if self.shared is None and self.dedicated is None:
-            return cpus, cpus
+            return cpus, 0
         return cpus & (self.shared or 0), cpus & (self.dedicated or 0)
 
 
@@ -47,7 +47,8 @@ class CpuSets:
 class CellReport:
     """One NUMA cell as described: online CPUs and cores, memory, and its page pools.
 
-    Without a pool of small pages they are what the larger ones leave of the memory.
+    `base_page_kib` is the size of the host's ordinary pages. Without a pool of them they are what
+    the larger ones leave of the memory.
     """
 
     id: int
@@ -56,6 +57,7 @@ class CellReport:
     sockets: frozenset[int]
     memory_kib: int
     pools: tuple[PagePool, ...] = ()
+    base_page_kib: int = SMALL_PAGE_KIB
 
 
 def host_cell(report: CellReport, sets: CpuSets) -> HostCell:
@@ -65,9 +67,10 @@ def host_cell(report: CellReport, sets: CpuSets) -> HostCell:
     """
     shared, dedicated = sets.split(report.cpus)
     pools = report.pools
-    if all(pool.size_kib >= KIB_PER_MIB for pool in pools):
-        # Nobody counted the small pages: as many as the cut below leaves.
-        pools = (PagePool(SMALL_PAGE_KIB, report.memory_kib // SMALL_PAGE_KIB), *pools)
+    base_kib = report.base_page_kib
+    if all(pool.size_kib > base_kib for pool in pools):
+        # Nobody counted the ordinary pages: as many as the cut below leaves.
+        pools = (PagePool(base_kib, report.memory_kib // base_kib), *pools)
     return HostCell(
         id=report.id,
         socket=min(report.sockets) if len(report.sockets) == 1 else None,
@@ -82,19 +85,21 @@ def host_cell(report: CellReport, sets: CpuSets) -> HostCell:
 def adding_up(cell_id: int, memory_kib: int, pools: Iterable[PagePool]) -> tuple[PagePool, ...]:
     """Return page pools, by size, that are no more than the whole MiB of a memory size.
 
-    Small pages that are over-reported, as some sources do by counting large ones twice, are
+    The smallest are the host's ordinary pages: 4 KiB or, on some Arm and POWER machines, 16 or 64,
+    which elsewhere on Arm is a size of huge pages; from 1 MiB on they are huge ones anywhere.
+    Ordinary pages that are over-reported, as some sources do by counting large ones twice, are
     cut to what the large ones leave.
     """
     by_size = sorted(pools, key=lambda pool: pool.size_kib)
-    # Base pages are 4 KiB or, on some Arm and POWER machines, 16 or 64; huge ones are larger.
-    large = [pool for pool in by_size if pool.size_kib >= KIB_PER_MIB]
+    has_base = bool(by_size) and by_size[0].size_kib < KIB_PER_MIB
+    large = by_size[1:] if has_base else by_size
     large_kib = sum(pool.size_kib * pool.total for pool in large)
     if large_kib > memory_kib:
         message = f"NUMA cell {cell_id} has {large_kib} KiB of large pages in {memory_kib} KiB"
         raise Rejected("pages_exceed_memory", message, key="mempages", cell=cell_id)
     room_kib = memory_kib // KIB_PER_MIB * KIB_PER_MIB - large_kib
     small = []
-    for pool in by_size[: len(by_size) - len(large)]:
+    for pool in by_size[:has_base]:
         total = min(pool.total, max(0, room_kib) // pool.size_kib)
         room_kib -= total * pool.size_kib
         small.append(PagePool(pool.size_kib, total, pool.used, pool.reserved))

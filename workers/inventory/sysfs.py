@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 from models.errors import Rejected
 from models.hardware.cpuset import CpuMask, cpus_of, format_cpu_list, parse_cpu_list
 from models.hardware.topology import PagePool
-from workers.inventory.report import CellReport
+from workers.inventory.report import SMALL_PAGE_KIB, CellReport
 from workers.inventory.tree import Tree
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
 _CPU_NAME = re.compile(rf"{_CPU}/cpu([0-9]+)/")
+_BASE_SIZES_KIB = (4, 16, 64)
+_ENOUGH_PAGES = 1000
+"""Of so many free pages the size follows even if the two files were read at different moments."""
+_HUGE = re.compile(r"/hugepages-([0-9]{1,12})kB/")
+_HUGE_WITH_64 = frozenset({524288, 16384, 16777216})
+"""Huge pages in KiB that only machines with ordinary pages of 64 KiB have."""
 _NODE_NAME = re.compile(rf"{_NODE}/node([0-9]+)/")
 
 
@@ -25,15 +33,20 @@ def cells_of_tree(tree: Tree) -> tuple[tuple[CellReport, ...], tuple[str, ...]]:
     """
     online = _online_cpus(tree)
     nodes = _online_nodes(tree)
+    base_kib = _base_page_kib(tree, nodes)
     if not nodes:
-        return (_cell(tree, 0, online, "proc/meminfo", "sys/kernel/mm"),), ()
+        whole = _cell(tree, 0, online, "proc/meminfo", "sys/kernel/mm")
+        return (replace(whole, base_page_kib=base_kib),), ()
     cells = tuple(
-        _cell(
-            tree,
-            node,
-            _node_cpus(tree, node) & online,
-            f"{_NODE}/node{node}/meminfo",
-            f"{_NODE}/node{node}",
+        replace(
+            _cell(
+                tree,
+                node,
+                _node_cpus(tree, node) & online,
+                f"{_NODE}/node{node}/meminfo",
+                f"{_NODE}/node{node}",
+            ),
+            base_page_kib=base_kib,
         )
         for node in nodes
     )
@@ -104,6 +117,27 @@ def _memory_kib(tree: Tree, name: str) -> int:
     if found is None:
         raise Rejected("file_invalid", f"{name} has no line `MemTotal: … kB`", key=name)
     return int(found[1])
+
+
+def _base_page_kib(tree: Tree, nodes: Sequence[int]) -> int:
+    """Return the size of ordinary pages, which sysfs never names.
+
+    Free memory is told in kB and in pages: what one is of the other is the size. Without these
+    the sizes of huge pages tell: each size of ordinary pages has some that no other has.
+    """
+    places = [f"{_NODE}/node{node}" for node in nodes] or ["proc"]
+    for place in places:
+        free = re.search(r"\bMemFree:\s+([0-9]{1,15}) kB", tree.get(f"{place}/meminfo", ""))
+        pages = re.search(r"\bnr_free_pages ([0-9]{1,15})\b", tree.get(f"{place}/vmstat", ""))
+        if free and pages and int(pages[1]) >= _ENOUGH_PAGES:
+            size_kib = int(free[1]) / int(pages[1])
+            return min(_BASE_SIZES_KIB, key=lambda each: abs(each - size_kib))
+    sizes = {int(found[1]) for path in tree if (found := _HUGE.search(path))}
+    if 64 in sizes:
+        return SMALL_PAGE_KIB
+    if sizes & _HUGE_WITH_64:
+        return 64
+    return 16 if {2048, 32768} <= sizes else SMALL_PAGE_KIB
 
 
 def _large_pools(tree: Tree, below: str) -> tuple[PagePool, ...]:

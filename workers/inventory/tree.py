@@ -38,9 +38,11 @@ _PATTERNS = (
     "sys/devices/system/node/node[0-9]*/cpulist",
     "sys/devices/system/node/node[0-9]*/cpumap",
     "sys/devices/system/node/node[0-9]*/meminfo",
+    "sys/devices/system/node/node[0-9]*/vmstat",
     "sys/devices/system/node/node[0-9]*/hugepages/hugepages-[0-9]*kB/*_hugepages",
     "sys/kernel/mm/hugepages/hugepages-[0-9]*kB/*_hugepages",
     "proc/meminfo",
+    "proc/vmstat",
 )
 _WANTED = re.compile(
     "|".join(

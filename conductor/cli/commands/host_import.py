@@ -23,7 +23,9 @@ from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
 from models.errors import Rejected
+from models.hardware.accounting import without_use
 from models.hardware.cpuset import parse_cpu_list
+from models.hardware.host_rules import refuse_excess
 from models.messages.hardware import host_to_json
 from models.messages.letters import Reservation
 from workers.inventory import CpuSets, ImportedHost, read_host_files
@@ -83,18 +85,28 @@ def _register(settings: Settings, found: Sequence[ImportedHost], uow: UnitOfWork
         if other is not None:
             message = f"host is {host.name}: {other} is known, and both names have the same queue"
             raise Rejected("host_name_shared", message, key="host")
+        _refuse_excess(host, reserved)
         inventory = inventory_of(host.topology, host.disk_gb, reserved, ratios)
         uow.hosts.add(
             Host(
                 name=host.name,
-                topology=host.topology,
+                topology=without_use(host.topology),
                 inventory=inventory,
                 traits=host.traits,
+                own_traits=host.traits,
                 created_at=uow.now,
                 updated_at=uow.now,
                 provider_id=provider_id_of(host.name),
             )
         )
+
+
+def _refuse_excess(host: ImportedHost, reserved: Reservation) -> None:
+    cells = host.topology.cells
+    cpus = sum((cell.shared_cpus | cell.dedicated_cpus).bit_count() for cell in cells)
+    refuse_excess("vcpus", reserved.vcpus, cpus, "CPUs")
+    refuse_excess("memory", reserved.memory_mib, sum(c.memory_mib for c in cells), "MiB")
+    refuse_excess("disk", reserved.disk_gb, host.disk_gb, "GiB")
 
 
 def _imported(host: ImportedHost) -> Json:

@@ -54,6 +54,10 @@ def compute(
     state_dir: Annotated[
         Path | None, typer.Option(help="Where journal and simulated guests are kept.")
     ] = None,
+    trait: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A trait that the host has, beside those in HOST.json."),
+    ] = None,
     habit: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,7 +71,8 @@ def compute(
     worker = importlib.import_module("conductor.cli.compute_worker")
     settings = _settings()
     folder = (state_dir or settings.state_dir / "compute") / _folder(host)
-    options = worker.ComputeOptions(host, topology, folder, pairs(habit, "habit"))
+    habits, traits = pairs(habit, "habit"), tuple(trait or ())
+    options = worker.ComputeOptions(host, topology, folder, habits, traits)
     raise typer.Exit(worker.run_compute(settings, options))
 
 

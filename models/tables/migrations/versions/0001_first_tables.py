@@ -70,9 +70,7 @@ def _operations() -> None:
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_operations")),
     )
-    op.create_index(
-        op.f("ix_operations_created_at_id"), "operations", ["created_at", "id"], unique=False
-    )
+    op.create_index(op.f("ix_operations_created_at_id"), "operations", ["created_at", "id"])
     op.create_index(
         op.f("ix_operations_ended_at_id"),
         "operations",
@@ -213,6 +211,8 @@ def _hosts() -> None:
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.Column("provider_id", _TEXT, nullable=False),
         sa.Column("aggregates", _JSON, nullable=False),
+        sa.Column("own_traits", _JSON, nullable=False),
+        sa.Column("reported", _JSON, nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_hosts")),
     )
     op.create_index(op.f("ix_hosts_provider_id"), "hosts", ["provider_id"], unique=False)
