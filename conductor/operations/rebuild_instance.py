@@ -20,6 +20,7 @@ from conductor.operations.instances import (
 from conductor.operations.moves import check_alive, movable
 from conductor.operations.requested import NO_IMAGE, image_fits, image_of, image_value
 from conductor.operations.unsupported import refuse_image_keys
+from conductor.placement.beside import asked_in_all
 from conductor.placement.devices import device_requests
 from conductor.placement.host_wishes import host_wishes_of, isolated_from, unmet_by
 from conductor.store.ports import UnitOfWork
@@ -159,8 +160,9 @@ def _same_topology(instance: Instance, image: Image) -> None:
     if guest_topology(instance.flavor, image) != now:
         message = f"image is {image.id}: it changes the NUMA topology or pinning of the guest"
         raise Rejected("image_changes_numa", message, key="image")
-    had = device_requests(instance.flavor, instance.image or NO_IMAGE)
-    if device_requests(instance.flavor, image) != had:
+    asked = asked_in_all(instance.flavor, image)
+    had = device_requests(instance.flavor, instance.image or NO_IMAGE, asked)
+    if device_requests(instance.flavor, image, asked) != had:
         message = f"image is {image.id}: it changes where the guest's devices may be"
         raise Rejected("image_changes_devices", message, key="image")
 
