@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from conductor.placement.rare_warnings import RareWarnings
+from conductor.rare_warnings import RareWarnings
 from conductor.rounds import Rounds
 from conductor.store.ports import Store
 from models.units import seconds_text

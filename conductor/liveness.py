@@ -20,6 +20,17 @@ from models.messages.letters import ECHO
 ECHO_EVERY_S: Final = 2.0
 
 
+DEAF: Final = "deaf"
+"""What a host is degraded for that beats, but hears nothing: the reason begins with it."""
+HUNG: Final = "hung"
+"""What a host is degraded for whose hypervisor calls do not end."""
+
+
+def is_deaf(host: Host | None) -> bool:
+    """Say whether a host is known to hear nothing, though it may well be alive."""
+    return host is not None and (host.degraded or "").startswith(DEAF)
+
+
 def hear_echo(uow: UnitOfWork, down_after_s: float) -> None:
     """Note that reports are being read, and since when (`reported_at`) without a gap so long."""
     known = uow.heartbeats.lock(ECHO)

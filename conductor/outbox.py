@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -16,6 +18,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from conductor.rare_warnings import RareWarnings
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import DeadLetter, OutboxRow
 from models.errors import Conflict, Unreachable
@@ -28,6 +31,8 @@ R = TypeVar("R")
 SWEEP_AFTER_S = 1.0
 SWEEP_BATCH = 500
 FORGET_BATCH = 128
+TELL_EVERY_S = 30.0
+_warnings = RareWarnings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,17 @@ class Outbox:
     sweeps first.
     """
 
-    def __init__(self, store: Store, carrier: Carrier) -> None:
+    def __init__(
+        self,
+        store: Store,
+        carrier: Carrier,
+        no_way_to: Callable[[Collection[str]], None] = lambda _: None,
+    ) -> None:
+        """Send by `carrier`; `no_way_to` is told, at times, of queues that no message reaches."""
         self._store = store
         self._carrier = carrier
+        self._no_way_to = no_way_to
+        self._told: dict[str, float] = {}
         self._lock = threading.Lock()
         self._sent: list[str] = []
 
@@ -83,6 +96,15 @@ class Outbox:
         if full:
             self.forget()
         return left
+
+    def _tell_of(self, queues: Collection[str]) -> None:
+        """Tell of queues that no message reaches, and not again with every sweep."""
+        now = time.monotonic()
+        news = [each for each in queues if now - self._told.get(each, -math.inf) >= TELL_EVERY_S]
+        self._told.update(dict.fromkeys(news, now))
+        if news:
+            with suppress(Conflict, Unreachable):
+                self._no_way_to(news)
 
     def forget(self) -> None:
         """Delete the rows of letters that have left, where no other transaction has taken them.
@@ -143,7 +165,8 @@ class Outbox:
         except Unreachable as error:
             unsendable = dict(error.data.get("unsendable", {}))
             ids = frozenset(error.data.get("letters") or (letter.id for letter in letters))
-            log.warning("letters wait in the outbox", count=len(ids), reason=error.message)
+            _warnings.say("letters wait in the outbox", count=len(ids), reason=error.message)
+            self._tell_of(error.data.get("queues", ()))
             return Left(ids, unsendable, away=error.code == "broker_unreachable")
         except Exception as error:
             if len(letters) > 1:

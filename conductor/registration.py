@@ -15,6 +15,7 @@ from dataclasses import replace
 import structlog
 
 from conductor.admission import Admitted, Verdict, admit, heard, registered
+from conductor.hearing import begins_anew
 from conductor.operations.waits import ON_HOST
 from conductor.placement.changed_hardware import held_on, taken_in
 from conductor.placement.providers import over_committed, provider_id_of, root_of
@@ -65,6 +66,7 @@ def greet(uow: UnitOfWork, hello: Hello, ratios: Ratios, down_after_s: float) ->
             accounting_degraded=hello.accounting_degraded,
         ),
     )
+    begins_anew(uow, hello.host)
     _ask_again(uow, hello, before)
     return verdict
 

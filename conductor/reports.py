@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
-from conductor import reconciliation, registration
+from conductor import hearing, reconciliation, registration
 from conductor.admission import Admitted, Again, answer, heard, is_registered
 from conductor.liveness import hear_echo
 from conductor.outbox import Outbox
@@ -40,7 +40,26 @@ class Reports:
         if beat.host == ECHO:
             self._outbox.run(lambda uow: hear_echo(uow, self._down_after_s))
         else:
-            self._from_registered(beat, lambda _: None, lists=False)
+            canaries: list[Letter] = []
+
+            def hears(uow: UnitOfWork) -> None:
+                canary = hearing.beaten(uow, beat)
+                canaries[:] = [] if canary is None else [canary]
+
+            self._from_registered(beat, hears, lists=False)
+            self._call(canaries)
+
+    def no_way_to(self, queues: Collection[str]) -> None:
+        """Degrade the hosts whose queues no message reaches, and let their operations go on."""
+        if queues:
+            self._outbox.run(lambda uow: hearing.no_way_to(uow, queues))
+
+    def _call(self, canaries: Sequence[Letter]) -> None:
+        """Send canaries; that none can be sent to a host says all about its queue."""
+        try:
+            self._carrier.send(canaries)
+        except Unreachable as error:
+            self.no_way_to(error.data.get("queues", ()))
 
     def manifest(self, manifest: Manifest) -> None:
         """Compare what a host has with what it should have."""

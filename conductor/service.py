@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from conductor import reconciliation
+from conductor import hearing, reconciliation
 from conductor.liveness import ECHO_EVERY_S
 from conductor.operations.acceptance import Incoming, accept
 from conductor.operations.ending import locked
@@ -34,6 +34,7 @@ from models.messages.answers import refusal_letter
 from models.messages.base import parse
 from models.messages.carrier import Carrier
 from models.messages.letters import (
+    CANARY,
     CONDUCTOR,
     ECHO,
     HEARTBEAT,
@@ -98,7 +99,7 @@ class ConductorService:
         self._carrier = carrier
         self._echo_at = 0.0
         self.rounds = Rounds(store, self._settings.name)
-        self.outbox = Outbox(store, carrier)
+        self.outbox = Outbox(store, carrier, self._no_way_to)
         self._reports = Reports(
             self.outbox, carrier, self._settings.ratios, engine.settings.down_after_s
         )
@@ -161,6 +162,9 @@ class ConductorService:
         """Note that a host lives."""
         self._reports.heartbeat(parse(HeartbeatMessage, body))
 
+    def _no_way_to(self, queues: Collection[str]) -> None:
+        self._reports.no_way_to(queues)
+
     def handle_manifest(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
         self._reports.manifest(parse(Manifest, body))
@@ -183,19 +187,18 @@ class ConductorService:
 
         The same id again changes nothing.
         """
+        if letter.task == CANARY:
+            return self.outbox.run(lambda uow: hearing.refused(uow, letter))
         with self._store.read() as uow:
             found = undelivered(uow, letter)
         if found is None:
             return self.outbox.keep_dead_letter(letter)
 
         def work(uow: UnitOfWork) -> list[str]:
-            return (
-                self._engine.undelivered(
-                    uow, found.operation_id, found.letter_id, found.error, began=found.began
-                )
-                if kept_once(uow, letter)
-                else []
-            )
+            if not kept_once(uow, letter):
+                return []
+            ask = (found.operation_id, found.letter_id)
+            return self._engine.undelivered(uow, *ask, found.error, began=found.began)
 
         return self.drive(self._move(found.operation_id, work, unanswered=True))
 

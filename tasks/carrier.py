@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amqp.exceptions import AMQPError
@@ -52,9 +52,10 @@ class CeleryCarrier:
         """Return when the broker has every letter; raise `Unreachable` otherwise.
 
         `error.data["letters"]` lists the ids of those that may not have arrived. A letter that no
-        queue would take is among them (code `unroutable`), while the others have left; so is one
-        that AMQP cannot carry, for which `error.data["unsendable"]` has the reason. Takes at
-        most about 15 s: a connection, and two batches' worth of waiting.
+        queue would take is among them (code `unroutable`, the queues' names in
+        `error.data["queues"]`), while the others have left; so is one that AMQP cannot carry, for
+        which `error.data["unsendable"]` has the reason. Takes at most about 15 s: a connection,
+        and two batches' worth of waiting.
         """
         carried, unsendable = self._carriable(letters)
         unroutable: list[str] = []
@@ -71,10 +72,7 @@ class CeleryCarrier:
                     unsendable=unsendable,
                 ) from error
         if unroutable or unsendable:
-            code = "unroutable" if unroutable else "unsendable"
-            message = f"no queue takes {len(unroutable)} messages, AMQP not {len(unsendable)}"
-            left = [*unroutable, *unsendable]
-            raise Unreachable(code, message, letters=left, unsendable=unsendable)
+            raise _left(letters, unroutable, unsendable)
 
     def close(self) -> None:
         """Close the connections that nobody is using."""
@@ -115,6 +113,19 @@ class CeleryCarrier:
             self._events.tell(_sent(each) for each in letters if _is_told(each))
             self._events.tell(answered(letters))
         return [letter.id for letter in letters if letter.id in back]
+
+
+def _left(
+    letters: Sequence[Letter], unroutable: Sequence[str], unsendable: Mapping[str, str]
+) -> Unreachable:
+    """Return the error that names what has not left, and the queues that nothing reaches."""
+    code = "unroutable" if unroutable else "unsendable"
+    queues = sorted({letter.queue for letter in letters if letter.id in unroutable})
+    message = f"no queue takes {len(unroutable)} messages, AMQP not {len(unsendable)}"
+    if queues:
+        message += f": {', '.join(queues)} is missing or not bound"
+    ids = [*unroutable, *unsendable]
+    return Unreachable(code, message, letters=ids, unsendable=unsendable, queues=queues)
 
 
 def parcel(letter: Letter, origin: str, account: str) -> Parcel:

@@ -12,7 +12,7 @@ from celery.exceptions import Ignore, Reject
 
 from models.errors import Broken
 from models.messages.base import parse
-from models.messages.letters import COMPUTE, Instruction
+from models.messages.letters import CANARY, COMPUTE, Canary, Instruction
 from tasks.app import make_app
 from tasks.consumer import EX_SOFTWARE, Consuming
 from tasks.events import EventStream
@@ -50,6 +50,9 @@ class Agent(Protocol):
         Raises `Unreachable` when it takes nothing more, `Broken` when its journal failed.
         """
 
+    def hear(self, canary: Canary) -> None:
+        """Note that a canary came through the queue; the next heartbeat says so."""
+
 
 def serve_compute(
     broker_url: str, host: Host, agent: Agent, events: EventStream, threads: int = 2
@@ -80,5 +83,9 @@ def register(app: Celery, agent: Agent, verbs: Collection[str], patience: Patien
         # It is in the journal; what it comes to is told when it is answered.
         raise Ignore
 
+    def hear(**body: Any) -> None:
+        settle(patience, lambda: agent.hear(parse(Canary, body)))
+
+    app.task(name=CANARY, typing=False, send_events=False)(hear)
     for name in (*(COMPUTE + verb for verb in verbs), OTHER):
         app.task(name=name, typing=False, send_events=False)(instruct)

@@ -13,8 +13,6 @@ from threading import Event, Lock
 from typing import Literal
 
 import structlog
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-from tenacity.nap import sleep_using_event
 
 from models.errors import Broken, ConductorError, HostRefused, Unreachable
 from models.ids import HostName, InstanceId
@@ -25,6 +23,7 @@ from models.messages.letters import (
     MANIFEST,
     PROGRESS,
     REGISTRATION,
+    Canary,
     Instruction,
     Letter,
     Progress,
@@ -32,19 +31,18 @@ from models.messages.letters import (
     Reply,
     Reservation,
 )
-from workers.actions.verbs import COPY, DESTROY, perform
+from workers.actions.verbs import perform
 from workers.actions.work import Work
 from workers.hypervisor.leash import AgentDead, Leash
 from workers.hypervisor.port import Hypervisor
 from workers.journal.entries import token_key
 from workers.journal.ledger import Verdict
 from workers.journal.port import Journal
-from workers.lanes import Lanes
+from workers.lanes import Lanes, Policy, in_a_thread
 from workers.letters import (
     Guests,
     Sender,
     guests_of,
-    heartbeat_letter,
     hello_letter,
     manifest_letter,
     progress_letter,
@@ -52,15 +50,13 @@ from workers.letters import (
     reply_letter,
 )
 from workers.record import Record
-from workers.reporter import Post, Reporter
+from workers.reporter import Post, Reporter, retrying
 from workers.settings import WorkerSettings
 from workers.tracker import Tracker, Usage, usage
+from workers.watching import Aside, Watch, interrupts, is_urgent, patience_s
 
 CUT_PATIENCE_S = 5.0
 """How long `kill` waits for hypervisor calls that do not heed an abort."""
-
-RETRY_WAIT_MAX_S = 5.0
-"""Longest wait between two attempts of a call within one piece of work."""
 
 
 class _Phase(Enum):
@@ -78,7 +74,8 @@ class Agent:
     agent or by the next on the same journal and hypervisor; its effect happens once, its answer
     is sent at least once. Safe to use from several threads. Without `executor` everything is
     done by the calling thread, in order. `on_begin` is told what is begun, again after a restart;
-    `on_refused` why another worker serves the host, or this machine is another host.
+    `on_refused` why another worker serves the host, or this machine is another host. `spare` does
+    what must not wait for a thread of the executor, all of which may hang.
     """
 
     host: HostName
@@ -90,6 +87,7 @@ class Agent:
     executor: Executor | None = None
     on_begin: Callable[[Instruction], None] = field(default=lambda _: None)
     on_refused: Callable[[HostRefused], None] = field(default=lambda _: None)
+    spare: Callable[[Callable[[], None]], object] = in_a_thread
 
     def __post_init__(self) -> None:
         self._sender = Sender(self.host, str(uuid.uuid4()))
@@ -101,8 +99,13 @@ class Agent:
         self._leash = Leash(self.hypervisor)
         self._record = Record(self.journal, self.settings, self.clock)
         self._tracker = Tracker(self.hypervisor.hardware())
-        self._lanes = Lanes[Instruction](self.executor, self.settings.concurrency, self._work)
-        self._reporter = Reporter(self.post, self._posted, self._retrying())
+        # No step of the clock on the wall makes a call look as if it hung.
+        ticks = time.monotonic if self.clock is time.time else self.clock
+        policy: Policy[Instruction] = Policy(is_urgent, patience_s, ticks, self.spare)
+        width = self.settings.concurrency
+        self._lanes = Lanes[Instruction](self.executor, width, self._work, policy)
+        self._watch = Watch(self._lanes, self.settings, Aside(ticks, self.spare))
+        self._reporter = Reporter(self.post, self._posted, retrying(self.settings, self._stopped))
 
     @property
     def boot_id(self) -> str:
@@ -159,6 +162,10 @@ class Agent:
             self._submit(judgement)
             self._flush_elsewhere()
 
+    def hear(self, canary: Canary) -> None:
+        """Note that a canary came through the queue: the next heartbeat says so."""
+        self._watch.hear(canary)
+
     def heartbeat(self) -> None:
         """Say that the host lives, and do what is due: unsent replies, manifest, compaction.
 
@@ -171,11 +178,13 @@ class Agent:
         if not self.running:
             return
         self._abort_overtaken()
-        self._reporter.submit(HEARTBEAT, lambda: heartbeat_letter(self._sender))
+        self._watch.abort_hung(self._leash.abort)
+        self._lanes.relieve()
+        self._reporter.submit(HEARTBEAT, lambda: self._watch.heartbeat(self._sender))
         now = self.clock()
         if now >= self._manifest_at:
             self._manifest_at = now + self.settings.manifest_s
-            self._reporter.submit(MANIFEST, self._manifest)
+            self._report_guests()
         self._reporter.flush(probe=True)
         self._record.compact(self._tracker.tracked.guests.keys())
 
@@ -276,12 +285,12 @@ class Agent:
         self.on_begin(instruction)
         on_progress = partial(self._progress, instruction)
         work = Work(instruction, self._leash, self._tracker, self.clock(), on_progress)
-        retrying, key = self._retrying(), token_key(instruction.token)
+        again, key = retrying(self.settings, self._stopped), token_key(instruction.token)
         try:
-            result = retrying(perform, work)
+            result = again(perform, work)
         except HostRefused as error:
             # A refusal says of this attempt that it changed nothing, of an earlier one nothing.
-            sure = retrying.statistics["attempt_number"] == 1 and key not in self._taken_up
+            sure = again.statistics["attempt_number"] == 1 and key not in self._taken_up
             return self._reply(instruction, "refused" if sure else "failed", error)
         except ConductorError as error:
             return self._reply(instruction, "failed", error)
@@ -311,20 +320,22 @@ class Agent:
         Repeated at every heartbeat, since an abort that comes before its call does nothing.
         """
         for lane, running, waiting in self._lanes.held_up():
-            if any(_interrupts(each, running) for each in waiting):
+            if any(interrupts(each, running) for each in waiting):
                 self._leash.abort(InstanceId(lane))
 
-    def _retrying(self) -> Retrying:
-        wait_s = self.settings.retry_wait_s
-        return Retrying(
-            retry=retry_if_exception(
-                lambda error: isinstance(error, Unreachable) and not self._stopped.is_set()
-            ),
-            stop=stop_after_attempt(self.settings.attempts),
-            wait=wait_random_exponential(multiplier=wait_s, max=RETRY_WAIT_MAX_S),
-            sleep=sleep_using_event(self._stopped),
-            reraise=True,
-        )
+    def _report_guests(self) -> None:
+        """List the guests where no hanging delays anybody; a slow list may be out of date."""
+        if self.executor is None:
+            return self._reporter.submit(MANIFEST, self._manifest)
+
+        def post(letter: Letter | None) -> None:
+            if letter is None:
+                self._manifest_at = self.clock()
+                return
+            self._reporter.submit(MANIFEST, lambda: letter)
+            self._reporter.flush()
+
+        return self._watch.list_guests(self._manifest, lambda: self._record.finished, post)
 
     def _stale(self, instruction: Instruction) -> Reply:
         return Reply(token=instruction.token, sender=self.host, outcome="stale")
@@ -342,6 +353,7 @@ class Agent:
     def _progress(self, instruction: Instruction, percent: int) -> None:
         if self._phase is _Phase.DEAD:
             return
+        self._lanes.touch(instruction.instance_id)
         # Whatever came between the start of the lane and that of the call was not heard then.
         self._abort_overtaken()
         progress = Progress(token=instruction.token, sender=self.host, percent=percent)
@@ -383,15 +395,3 @@ class Agent:
             disk_gb=self.settings.reserved_disk_gb,
             vcpus=self.settings.reserved_vcpus,
         )
-
-
-def _interrupts(newer: Instruction, running: Instruction) -> bool:
-    """Say whether a waiting instruction ends the running one.
-
-    A destroy ends whatever runs, so that no hang outlasts its instance; a copy may take hours, and
-    ends for whatever is newer.
-    """
-    fence = running.token.fence
-    if running.verb == COPY:
-        return newer.token.fence > fence
-    return newer.verb == DESTROY and newer.token.fence >= fence

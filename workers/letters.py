@@ -29,6 +29,7 @@ from models.messages.letters import (
     Heartbeat,
     Hello,
     Letter,
+    LongCall,
     Manifest,
     Progress,
     Reply,
@@ -124,9 +125,18 @@ def hello_letter(
     return _report(HELLO, hello, said(host=sender.host, guests=len(guests.domains)))
 
 
-def heartbeat_letter(sender: Sender) -> Letter:
-    """Return the letter that says that an agent lives."""
-    beat = Heartbeat(host=sender.host, boot_id=sender.boot_id, sequence=sender.next_number())
+def heartbeat_letter(
+    sender: Sender, heard_at: float, running: tuple[LongCall, ...], hangs: bool
+) -> Letter:
+    """Return the letter that says that an agent lives, what it heard, and what runs for long."""
+    beat = Heartbeat(
+        host=sender.host,
+        boot_id=sender.boot_id,
+        sequence=sender.next_number(),
+        heard_at=heard_at,
+        running=running,
+        hangs=hangs,
+    )
     return _report(HEARTBEAT, beat, said(host=sender.host))
 
 

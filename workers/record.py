@@ -32,6 +32,7 @@ class Record:
         self._compacted_size = 0
         self._open = False
         self.failure: Broken | None = None
+        self.finished = 0
 
     def load(self) -> None:
         """Read the journal and begin to write."""
@@ -86,6 +87,7 @@ class Record:
             if not self._open:
                 return False
             self._write(Finished(self._clock(), reply))
+            self.finished += 1
         self.sync()
         return True
 

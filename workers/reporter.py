@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from threading import Event, Lock
 from typing import TypeAlias
 
 import structlog
-from tenacity import Retrying
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity.nap import sleep_using_event
 
 from models.errors import ConductorError, Unreachable
 from models.messages.letters import Letter
+from workers.settings import WorkerSettings
 
 Post: TypeAlias = Callable[[Sequence[Letter]], None]
 """Hands letters to the carrier: returns when it has them, raises `Unreachable` otherwise."""
 
 Write: TypeAlias = Callable[[], Letter]
 """Writes a letter at the moment it is sent, so that it says what is true then."""
+
+
+RETRY_WAIT_MAX_S = 5.0
+"""Longest wait between two attempts of a call within one piece of work."""
+
+
+def retrying(settings: WorkerSettings, stopped: Event) -> Retrying:
+    """Return how often and how patiently a call is repeated whose outcome is unknown."""
+    return Retrying(
+        retry=retry_if_exception(
+            lambda error: isinstance(error, Unreachable) and not stopped.is_set()
+        ),
+        stop=stop_after_attempt(settings.attempts),
+        wait=wait_random_exponential(multiplier=settings.retry_wait_s, max=RETRY_WAIT_MAX_S),
+        sleep=sleep_using_event(stopped),
+        reraise=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,10 @@ class WorkerSettings:
     `concurrency` bounds how many instances are worked on at once. Replies are kept for
     duplicates that come late, `replies_kept_s` seconds and at most `replies_kept` of them; the
     highest fence of an instance that is gone is kept for `fences_kept_s`. `reserved_*` is what
-    the host keeps for itself. `attempts` and `retry_wait_s` bound how long one call to the
-    hypervisor or the broker is repeated before others decide.
+    the host keeps for itself. A call of the hypervisor is aborted after `call_limit_s` without a
+    sign of life (fetching images after `fetch_limit_s`), before whoever asked gives it up.
+    `attempts` and `retry_wait_s` bound how long one call to the hypervisor or the broker is
+    repeated before others decide.
     """
 
     heartbeat_s: float = 5.0
@@ -28,6 +30,8 @@ class WorkerSettings:
     replies_kept_s: float = HOUR_S
     fences_kept_s: float = 7 * DAY_S
     compact_after: int = 5_000
+    call_limit_s: float = 540.0
+    fetch_limit_s: float = HOUR_S
     attempts: int = 3
     retry_wait_s: float = 0.2
     reserved_memory_mib: int = 0

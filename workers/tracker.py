@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 import os_resource_classes as rc
 
@@ -181,6 +181,9 @@ def usage(tracked: Tracked, reserved: Reservation) -> dict[str, Usage]:
     }
 
 
+AUDIT_TRIES: Final = 3
+
+
 class Tracker:
     """The tracked state of one host, shared by the threads that work on its guests."""
 
@@ -189,6 +192,7 @@ class Tracker:
         self._hardware = hardware
         self._tracked = empty(hardware)
         self._expected: dict[InstanceId, Guest] = {}
+        self._changes = 0
 
     @property
     def tracked(self) -> Tracked:
@@ -211,6 +215,7 @@ class Tracker:
             others = without_guest(self._tracked, guest.instance_id)
             self._tracked = with_guest(others, guest)
             self._expected[guest.instance_id] = guest
+            self._changes += 1
 
     def settle(self, instance_id: InstanceId, domain: Callable[[], GuestDomain | None]) -> None:
         """Say that the work on a guest has ended, and count it as `domain` says it is now.
@@ -220,17 +225,29 @@ class Tracker:
         """
         with self._lock:
             self._expected.pop(instance_id, None)
-            with suppress(Unreachable):
-                found = domain()
+            self._changes += 1
+        with suppress(Unreachable):
+            found = domain()
+            with self._lock:
                 others = without_guest(self._tracked, instance_id)
                 self._tracked = others if found is None else with_domain(others, found)
+                self._changes += 1
 
     def audit(self, domains: Callable[[], tuple[GuestDomain, ...]]) -> tuple[GuestDomain, ...]:
-        """Count the host's guests anew from what `domains` returns, and return that."""
-        # Read under the lock: a guest spawned or destroyed meanwhile would else be lost or kept.
-        with self._lock:
+        """Count the host's guests anew from what `domains` returns, and return that.
+
+        What has changed while it was read would be lost or kept by it, so it is then read again,
+        and at last left to the next audit: the count goes on being right guest by guest. Never
+        read under the lock, since a hypervisor that hangs would hang all work on all guests.
+        """
+        for _ in range(AUDIT_TRIES):
+            with self._lock:
+                before = self._changes
             found = domains()
-            self._tracked = audited(self._hardware, found, self._expected.values())
+            with self._lock:
+                if self._changes == before:
+                    self._tracked = audited(self._hardware, found, self._expected.values())
+                    break
         return found
 
 

@@ -31,6 +31,7 @@ from models.errors import Conflict, Unreachable
 from models.ids import HostName, compute_queue, new_operation_id
 from models.messages.base import parse
 from models.messages.letters import (
+    CANARY,
     CONDUCTOR,
     HEARTBEAT,
     HELLO,
@@ -39,6 +40,7 @@ from models.messages.letters import (
     REPLY,
     REPORTS,
     SCHEDULER,
+    Canary,
     Instruction,
     Letter,
     SelectHosts,
@@ -230,6 +232,9 @@ class Embedded:
         agent.start()
 
         def instruct(letter: Letter) -> None:
+            if letter.task == CANARY:
+                agent.hear(parse(Canary, letter.body))
+                return
             try:
                 agent.receive(parse(Instruction, letter.body))
             except Unreachable:

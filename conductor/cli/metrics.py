@@ -9,6 +9,7 @@ living ones and a hundred thousand letters in the outbox they take some 25 ms on
 from __future__ import annotations
 
 import time
+from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from conductor.cli.findings import UNANSWERED_AFTER_S, unanswered
 from conductor.operations.waits import ON_HOST, ON_SCHEDULER, is_ask
 from conductor.scheduling.service import Scheduler
 from conductor.settings import Settings
@@ -62,7 +64,8 @@ class Standing(Collector):
         try:
             with self._store.read() as uow:
                 tallies = uow.operations.census()
-                yield from (*_operations(tallies, uow.now), *_outbox(uow), *_guests(uow))
+                yield from (*_operations(tallies, uow.now), *_unanswered(uow))
+                yield from (*_outbox(uow), *_guests(uow))
             yield _up("database", 1)
         except (Conflict, Unreachable):
             yield _up("database", 0)
@@ -194,6 +197,20 @@ def _operations(tallies: Sequence[Tally], now: float) -> Iterator[Metric]:
         ["on"],
         {(on,): now - at for on, at in asks.items()} or {(ON_SCHEDULER,): 0.0},
     )
+
+
+def _unanswered(uow: UnitOfWork) -> Iterator[Metric]:
+    """Tell of asks that have been out for long; a host is named, an operation never (`health`)."""
+    found = unanswered(uow)
+    oldest: dict[Any, float] = {}
+    for record in found:
+        by = (record.waiting_on, str((record.waiting or {}).get("verb")))
+        oldest[by] = max(oldest.get(by, 0.0), uow.now - (record.asked_at or uow.now))
+    counts = Counts((each.waiting_on, str((each.waiting or {}).get("verb"))) for each in found)
+    told = f"Asks that nobody has answered for {UNANSWERED_AFTER_S:.0f} s"
+    labels = ["on", "verb"]
+    yield _gauge("conductor_unanswered_asks", f"{told}.", labels, counts)
+    yield _gauge("conductor_unanswered_oldest_seconds", f"{told}: the oldest.", labels, oldest)
 
 
 def _outbox(uow: UnitOfWork) -> Iterator[Metric]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conductor.liveness import is_up, state_of
+from conductor.operations.waits import is_ask
 from conductor.placement.resources import left_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import (
@@ -77,7 +79,7 @@ def moment(at: float | None) -> str | None:
 _GOES_BACK = (OperationState.UNDOING, OperationState.STUCK)
 
 
-def operation_view(record: OperationRecord, story: Story) -> Json:
+def operation_view(record: OperationRecord, story: Story, now: float | None = None) -> Json:
     """Return what `operations show` prints."""
     return {
         "id": record.id,
@@ -97,6 +99,7 @@ def operation_view(record: OperationRecord, story: Story) -> Json:
         "attempt": record.attempt,
         "attempts": [dict(attempt) for attempt in record.attempts],
         "waiting_on": record.waiting_on,
+        "asked": unanswered_view(record, time.time() if now is None else now),
         "deadline_at": moment(record.deadline_at),
         "children": [child.id for child in story.children],
         "children_by_state": dict(Counter(child.state.value for child in story.children)),
@@ -106,6 +109,22 @@ def operation_view(record: OperationRecord, story: Story) -> Json:
             {"at": moment(event.at), "event": event.event, "detail": event.detail}
             for event in story.events
         ],
+    }
+
+
+def unanswered_view(record: OperationRecord, now: float) -> Json | None:
+    """Return whom an operation has asked what, since when; nothing where no answer is awaited.
+
+    `for_s` is by the clock of the database.
+    """
+    if record.waiting is None or record.asked_at is None or not is_ask(record.waiting_on):
+        return None
+    return {
+        "host": record.waiting.get("host"),
+        "verb": record.waiting.get("verb"),
+        "since": moment(record.asked_at),
+        "for_s": round(max(0.0, now - record.asked_at), 3),
+        "asked": record.waiting.get("asked", 1),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from conductor.liveness import host_is_up
+from conductor.liveness import host_is_up, is_deaf
 from conductor.operations.definition import AskHost, AskScheduler, AwaitChildren
 from conductor.operations.ending import locked, tell
 from conductor.operations.fences import next_fence, note_removal
@@ -54,7 +54,16 @@ def ask(
     if not up and not question.done_if_down:
         host = question.host
         raise Unreachable("host_down", f"{host} is down", host=host)
+    if up and scope.may_leave(record) and not question.done_if_down:
+        refuse_deaf(scope, question.host)
     return _ask_host(scope, record, question), not up
+
+
+def refuse_deaf(scope: Scope, host: str) -> None:
+    """Raise `Unreachable` (`host_deaf`) for a host that is known to hear nothing."""
+    known = scope.uow.hosts.get(host)
+    if known is not None and is_deaf(known):
+        raise Unreachable("host_deaf", f"{host} is {known.degraded}", host=host)
 
 
 def ask_again(scope: Scope, record: OperationRecord) -> OperationRecord:

@@ -51,6 +51,13 @@ class Scope:
         """Say whether the operation goes forward and can still be turned back."""
         return not record.undoing and not self.past_pivot(record)
 
+    def may_leave(self, record: OperationRecord) -> bool:
+        """Say whether the operation goes forward and could do without the host it is about to ask.
+
+        At the pivot there is still a way back, as long as nothing has been asked.
+        """
+        return not record.undoing and (self.turnable(record) or self.step(record).pivot)
+
     def late(self, record: OperationRecord) -> Rejected | None:
         """Return the error of an operation whose time is over while it can be turned back.
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from conductor.liveness import host_is_up
+from conductor.liveness import host_is_up, is_deaf
 from conductor.operations import asking, ending, forward
 from conductor.operations.ending import tell
 from conductor.operations.scope import Ids, Scope
@@ -72,6 +72,8 @@ def _silent(scope: Scope, record: OperationRecord) -> Ids:
     host = host_of(record, None)
     if host and not host_is_up(scope.uow, host, scope.settings.down_after_s):
         return _host_gone(scope, record, host)
+    if host and is_deaf(scope.uow.hosts.get(host)) and _goes_on_without(scope, record):
+        return _host_deaf(scope, record, host)
     waiting = record.waiting or {}
     if scope.uow.now >= waiting.get("deadline", math.inf):
         error = _unanswered(host, waiting)
@@ -84,6 +86,27 @@ def _silent(scope: Scope, record: OperationRecord) -> Ids:
     asked = asking.ask_again(scope, record)
     tell(scope.uow, asked, "asked-again", record.waiting_on or "")
     return []
+
+
+def _goes_on_without(scope: Scope, record: OperationRecord) -> bool:
+    """Say whether an operation need not wait for a host that hears nothing.
+
+    It can be turned back, or what it undoes was a mere try: the host obeys the undo, which is the
+    newer instruction, once it hears again, and takes nothing new before that.
+    """
+    if record.undoing:
+        return scope.step(record).retry_from is not None
+    return scope.turnable(record)
+
+
+def _host_deaf(scope: Scope, record: OperationRecord, host: str) -> Ids:
+    if record.undoing:
+        tell(scope.uow, record, "host-deaf", f"{host} will undo {record.step} when it hears again")
+        return undone(scope, record)
+    known = scope.uow.hosts.get(host)
+    reason = known.degraded if known is not None else "deaf"
+    error = Unreachable("host_deaf", f"{host} is {reason}", host=host)
+    return failed(scope, record, error, began=True)
 
 
 def _unanswered(host: str | None, waiting: Json) -> Unreachable:

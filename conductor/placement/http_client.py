@@ -13,7 +13,7 @@ import httpx
 import structlog
 import tenacity
 
-from conductor.placement.rare_warnings import RareWarnings
+from conductor.rare_warnings import RareWarnings
 from models.errors import Broken, Rejected, Unreachable
 
 OLDEST: Final = (1, 38)

@@ -17,8 +17,8 @@ from conductor.placement.holding import heal_all
 from conductor.placement.ports import PlacementService, ProviderQuery
 from conductor.placement.provider_tree import ProviderTree
 from conductor.placement.providers import Consumer, Resources, provider_id_of
-from conductor.placement.rare_warnings import RareWarnings
 from conductor.placement.store_placement import StorePlacement
+from conductor.rare_warnings import RareWarnings
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Host, Provider
 from models.errors import Broken, ConductorError, Rejected, Unreachable

@@ -28,17 +28,15 @@ WAITS_ON_HOST: Final = "compute:"
 """What `waiting_on` begins with where a host is waited for, before its name."""
 WAITS_ON_SCHEDULER: Final = "scheduler"
 ASKS: Final = (WAITS_ON_HOST, WAITS_ON_SCHEDULER)
-"""What `waiting_on` begins with where an answer is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationRecord:
     """One operation: what was asked, which step it is at, and its typed state as JSON.
 
-    `sequence` counts its asks (the newest is the only one answered); `waiting` holds the ask
-    that is out, as its letter, so that it can be sent again to the letter, and `asked_at` is
-    when that one (or the last, where none is out) was first sent; `wake_at` is when the reaper
-    looks at it. `attempts` lists what was tried and why it failed.
+    `sequence` counts its asks (only the newest is answered); `waiting` holds the ask that is out,
+    as its letter, to be sent again to the letter; `asked_at` is when the newest was first sent,
+    `wake_at` when the reaper looks at it. `attempts` lists what was tried and why it failed.
     """
 
     id: str
@@ -238,9 +236,7 @@ class Heartbeat:
     Of a host, `boot_id` is the life of its worker that spoke, `sequence` the number of the newest
     report of that life, and `listed` that of the newest list of guests that was taken in: older
     ones are old news, whatever any clock says. `reported_at` is used by the conductors' echo.
-    `called_at` is when a canary was last sent through the host's queue, `unheard_since` when the
-    oldest was that it has not heard (0: none). `work` is what the host says runs for long:
-    `{instance_id, operation_id, verb, for_s}` each.
+    Its newest canary left at `called_at`, the oldest unheard at `unheard_since` (0: none).
     """
 
     name: str

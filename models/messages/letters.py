@@ -34,6 +34,9 @@ Moment = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
 """Seconds since 1970 by some clock."""
 REGISTRATION = "registration"
 """The verb of what a worker is told of its own registration; it is about no instance."""
+CANARY = COMPUTE + "canary"
+MOST_CALLS = 20
+"""So many long calls are named in a heartbeat, the longest first."""
 ECHO = "/conductors"
 """What a conductor calls itself in the heartbeat by which it hears whether it is deaf."""
 _SAID_MOST = 200
@@ -235,14 +238,39 @@ class Hello(Versioned):
     accounting_degraded: tuple[str, ...] = ()
 
 
+class LongCall(Message):
+    """A call that has run for long without a sign of life: part of a heartbeat."""
+
+    verb: Words
+    for_s: Moment
+    instance_id: Words | None = None
+    operation_id: Words | None = None
+
+
+class Canary(Versioned):
+    """Proves that a host reads its queue: its next heartbeat says that this one was heard."""
+
+    task: ClassVar[str] = CANARY
+
+    sent_at: Moment
+
+
 class Heartbeat(Versioned):
-    """A worker lives; `sequence` counts the reports of this life of it."""
+    """A worker lives; what it has heard through its queue, and what runs there for long.
+
+    `sequence` counts the reports of this life of it. `heard_at` is the `sent_at` of the newest
+    canary that came through its queue, 0 for none yet; absent of a worker that knows of none. With
+    `hangs` its hypervisor answers so little that it can begin no more work.
+    """
 
     task: ClassVar[str] = HEARTBEAT
 
     host: Reporting
     boot_id: Words
     sequence: Counter
+    heard_at: Moment | None = None
+    running: Annotated[tuple[LongCall, ...], Field(max_length=MOST_CALLS)] = ()
+    hangs: bool = False
 
 
 class Manifest(Versioned):

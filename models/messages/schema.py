@@ -11,6 +11,7 @@ from models.errors import Rejected
 from models.messages.answers import ANSWERS
 from models.messages.base import Message, Versioned
 from models.messages.letters import (
+    Canary,
     Heartbeat,
     Hello,
     Instruction,
@@ -36,6 +37,7 @@ INTERNAL: Final[Mapping[str, type[Versioned]]] = {
         Progress,
         Hello,
         Heartbeat,
+        Canary,
         Manifest,
     )
 }

@@ -139,7 +139,23 @@ LETTERS: Mapping[str, dict[str, Any]] = {
         "reserved": {"memory_mib": 512, "disk_gb": 10, "vcpus": 1},
         "traits": ["HW_CPU_X86_AVX2"],
     },
-    "reports.heartbeat": {"version": 1, "host": "rack1-07", "boot_id": "b7", "sequence": 13},
+    "reports.heartbeat": {
+        "version": 1,
+        "host": "rack1-07",
+        "boot_id": "b7",
+        "sequence": 13,
+        "heard_at": 1_767_225_600.0,
+        "running": [
+            {
+                "verb": "snapshot",
+                "for_s": 41.5,
+                "instance_id": "7c0e7fd2-6a5b-5f2c-9d5a-1f6b6f0d9a11",
+                "operation_id": "6f9619ff-8b86-4d11-b42d-00c04fc964ff",
+            }
+        ],
+        "hangs": False,
+    },
+    "compute.canary": {"version": 1, "sent_at": 1_767_225_600.0},
     "reports.manifest": _AUDIT,
 }
 

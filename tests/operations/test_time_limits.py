@@ -31,7 +31,7 @@ def built(world: World, host: str = "host-0") -> str:
 
 def deaf_without_a_canary(world: World, name: str) -> None:
     """Make a host one that hears nothing, and of which nobody has noticed it."""
-    world.canaries = False
+    world.all_hear = True
 
 
 def test_an_ask_of_a_host_is_given_up_when_its_time_is_over_and_not_later() -> None:

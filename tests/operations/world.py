@@ -25,11 +25,13 @@ from models.lifecycle import OperationState
 from models.messages.base import parse
 from models.messages.hardware import host_from_json
 from models.messages.letters import (
+    CANARY,
     CONDUCTOR,
     HEARTBEAT,
     MANIFEST,
     REPORTS,
     SCHEDULER,
+    Canary,
     Instruction,
     Letter,
 )
@@ -125,6 +127,8 @@ class World:
         self.bus = InProcessBus()
         self.settings = Settings()
         self.delivered: list[Letter] = []
+        self.all_hear = False
+        """Whether hosts hear canaries that lie unread: of no deafness is then taken notice."""
         topology = host_from_json(hardware or small_host())
         self.hosts = {
             name: SimulatedHost(SimulatedHypervisor(Hardware(topology, 100), fates=fates(name)))
@@ -208,6 +212,8 @@ class World:
             return handlers[letter.queue](letter)
         for name, host in self.hosts.items():
             if compute_queue(name) == letter.queue and host.agent is not None:
+                if letter.task == CANARY:
+                    return host.agent.hear(parse(Canary, letter.body))
                 host.agent.receive(parse(Instruction, letter.body))
         return None
 
@@ -217,6 +223,8 @@ class World:
         """Let every living host say so."""
         for host in self.hosts.values():
             if host.agent is not None:
+                if self.all_hear:
+                    host.agent.hear(Canary(sent_at=self.now))
                 host.agent.heartbeat()
 
     def pass_time(self, seconds: float) -> None:

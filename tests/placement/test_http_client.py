@@ -12,8 +12,8 @@ from tenacity import wait_none
 from conductor.placement.http_client import READ_TRIES, PlacementClient, Question
 from conductor.placement.http_placement import HttpPlacement
 from conductor.placement.providers import Consumer
-from conductor.placement.rare_warnings import EVERY_S, RareWarnings
 from conductor.placement.requests import CandidateRequest, RequestGroup, TraitRule
+from conductor.rare_warnings import EVERY_S, RareWarnings
 from models.errors import Broken, Rejected, Unreachable
 
 URL = "http://placement.example:8778/placement"

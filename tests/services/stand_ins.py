@@ -26,6 +26,7 @@ from models.errors import Broken, Rejected, Unreachable
 from models.messages.base import parse
 from models.messages.letters import (
     CONDUCTOR,
+    Canary,
     Heartbeat,
     Hello,
     Instruction,
@@ -111,6 +112,9 @@ class StandIn:
 
     def publish(self, letters: Sequence[Letter]) -> None:
         tell(what="published", shown=[letter.shown for letter in letters])
+
+    def hear(self, canary: Canary) -> None:
+        tell(what="canary", sent_at=canary.sent_at)
 
     def receive(self, instruction: Instruction) -> None:
         tell(what="instruction", verb=instruction.verb, instance_id=instruction.instance_id)

@@ -135,6 +135,7 @@ class Crashes(RuleBasedStateMachine):
         self.threads = Someday()
         often = WorkerSettings(retry_wait_s=0, compact_after=0)
         self.world = World(self.fate, self.journal, often, self.threads)
+        self.world.spare = self.threads.submit
         self.sent: list[Instruction] = []
         self.queue: list[Instruction] = []
         self.accepted: dict[str, Instruction] = {}

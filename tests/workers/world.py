@@ -22,6 +22,7 @@ from workers.hypervisor.port import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.journal.memory import MemoryJournal
 from workers.journal.port import Journal
+from workers.lanes import in_a_thread
 from workers.settings import WorkerSettings
 
 HOST = HostName("host-1")
@@ -160,6 +161,7 @@ class World:
     hardware: Hardware = HARDWARE
     mailbox: Mailbox = field(default_factory=Mailbox)
     clock: Clock = field(default_factory=Clock)
+    spare: Callable[[Callable[[], None]], object] = in_a_thread
 
     def __post_init__(self) -> None:
         self.hypervisor = SimulatedHypervisor(self.hardware, fates=self.fates)
@@ -174,6 +176,7 @@ class World:
             self.settings,
             self.clock,
             self.executor,
+            spare=self.spare,
         )
         if started:
             agent.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from models.errors import HostRefused
 from workers.actions.abort_copy import abort_copy
@@ -24,7 +24,11 @@ from workers.actions.spawn import spawn
 from workers.actions.take_disk import take_disk
 from workers.actions.work import Action, Work
 
-SPAWN, DESTROY, COPY = "spawn", "destroy", "copy"
+SPAWN, DESTROY, COPY, CACHE_IMAGES = "spawn", "destroy", "copy", "cache_images"
+URGENT: Final = frozenset({DESTROY, "power_on", "power_off", "activate", "abort_copy"})
+"""What is done in a moment, and never waits behind what is not."""
+LONG: Final = frozenset({SPAWN, COPY, CACHE_IMAGES, "snapshot", "rebuild"})
+"""What moves whole disks or memories, and may take its time."""
 
 VERBS: Mapping[str, Action] = {
     SPAWN: spawn,
@@ -42,7 +46,7 @@ VERBS: Mapping[str, Action] = {
     COPY: copy,
     "abort_copy": abort_copy,
     "activate": activate,
-    "cache_images": cache_images,
+    CACHE_IMAGES: cache_images,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
@@ -14,13 +13,22 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from conductor import clocks
-from conductor.cli.failures import AWAY
+from conductor.cli.failures import AWAY, NO
+from conductor.cli.findings import (
+    Finding,
+    State,
+    of_hosts,
+    of_queues,
+    of_waiting,
+    oldest_of,
+    running_text,
+)
 from conductor.cli.output import Output, show_all
 from conductor.cli.partner import greet
 from conductor.cli.reach import ALIVE_WITHIN_S, Reach, reach
 from conductor.cli.reading import sights_of
 from conductor.cli.tables import key, table_of
-from conductor.cli.views import host_view
+from conductor.cli.views import HostSight, host_view
 from conductor.rounds import troubles
 from conductor.settings import Settings, read_settings
 from conductor.store.ports import UnitOfWork
@@ -28,25 +36,11 @@ from conductor.store.records import Registration
 from models.errors import ConductorError, Unreachable
 from models.units import seconds_text
 from tasks.app import make_app
+from tasks.depths import queue_depths
 
 _TIMEOUT_S: Final = 3
 _STALE_FACTOR: Final = 3.0
 _NAMED_MOST: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at; only what is `needed` decides the exit code."""
-
-    name: str
-    ok: bool
-    needed: bool
-    detail: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `-o json` prints."""
-        state = "ok" if self.ok else "away"
-        return {"name": self.name, "state": state, "needed": self.needed, "detail": self.detail}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,19 +49,24 @@ def add_to(app: typer.Typer) -> None:
 
 
 def health(output: Output = None) -> None:
-    """Say whether services, conductors, schedulers and hosts are there."""
+    """Say whether all is there and gets on: services, processes, queues, hosts, what waits.
+
+    Exits 4 where something that is needed is away, 3 where something is degraded.
+    """
     settings = read_settings()
     findings = [*_services(settings), *_processes()]
     rows = [finding.to_json() for finding in findings]
     columns = [(name, key(name)) for name in ("name", "state", "detail")]
     show_all(rows, output, lambda: table_of(rows, columns))
-    if any(finding.needed and not finding.ok for finding in findings):
+    if any(finding.needed and finding.state == "away" for finding in findings):
         raise typer.Exit(AWAY)
+    if any(finding.state == "degraded" for finding in findings):
+        raise typer.Exit(NO)
 
 
 def _services(settings: Settings) -> Iterable[Finding]:
     if settings.embedded:
-        yield Finding("broker", True, False, "embedded: none is needed")
+        yield Finding("broker", "ok", False, "embedded: none is needed")
     else:
         yield _tried("broker", True, lambda: _ask_broker(settings.broker_url))
     if url := settings.placement_url.get_secret_value():
@@ -84,18 +83,35 @@ def _processes() -> Iterable[Finding]:
             living = _living(here, uow)
             living += [
                 # A clock that is off harms nothing: it is the database's that counts.
-                Finding(f"work of {name}", False, not name.endswith(f"/{clocks.CLOCK}"), why)
+                Finding(f"work of {name}", "away", not name.endswith(f"/{clocks.CLOCK}"), why)
                 for name, why in troubles(uow)
             ]
-            hosts = [_hosts(here, uow), *_troubles(uow)]
+            sights = sights_of(uow, uow.hosts.where(), here.settings.down_after_s)
+            waiting = [*_troubles(uow), *of_waiting(uow)]
+            oldest = oldest_of(uow.operations.census(), uow.now)
+            settings = here.settings
     except ConductorError as error:
-        yield Finding("database", False, True, error.message)
+        yield Finding("database", "away", True, error.message)
         return
-    yield Finding("database", True, True, _answered(started))
+    detail = f"{_answered(started)}; {running_text(oldest)}"
+    yield Finding("database", "ok", True, detail, {"operations": oldest})
     if off_s:
-        yield Finding("clock", False, False, clocks.said(off_s))
+        yield Finding("clock", "away", False, clocks.said(off_s))
     yield from living
-    yield from hosts
+    yield of_hosts(sights)
+    yield from waiting
+    if not settings.embedded:
+        yield from _queues(settings, sights)
+
+
+def _queues(settings: Settings, sights: Sequence[HostSight]) -> Iterable[Finding]:
+    """Look at the queues, where there is a broker to ask; that it is away is said already."""
+    names = [sight.host.name for sight in sights if host_view(sight)["state"] != "down"]
+    try:
+        found = queue_depths(make_app(settings.broker_url), names)
+    except ConductorError:
+        return
+    yield from of_queues(found, names)
 
 
 def _living(here: Reach, uow: UnitOfWork) -> list[Finding]:
@@ -107,19 +123,9 @@ def _living(here: Reach, uow: UnitOfWork) -> list[Finding]:
         ages = [uow.now - beat.seen_at for beat in uow.heartbeats.where(kind=kind)]
         fresh = [age for age in ages if age <= within_s]
         newest = f", newest seen {seconds_text(max(0.0, min(ages)))} ago" if ages else ""
-        findings.append(Finding(f"{kind}s", bool(fresh), True, f"{len(fresh)} alive{newest}"))
+        state: State = "ok" if fresh else "away"
+        findings.append(Finding(f"{kind}s", state, True, f"{len(fresh)} alive{newest}"))
     return findings
-
-
-def _hosts(here: Reach, uow: UnitOfWork) -> Finding:
-    sights = sights_of(uow, uow.hosts.where(), here.settings.down_after_s)
-    states = [host_view(sight)["state"] for sight in sights]
-    up = states.count("up")
-    others = ", ".join(
-        f"{states.count(state)} {state}" for state in sorted(set(states)) if state != "up"
-    )
-    detail = f"{up} of {len(states)} up" + (f" ({others})" if others else "")
-    return Finding("hosts", up > 0, False, detail)
 
 
 def _troubles(uow: UnitOfWork) -> Iterable[Finding]:
@@ -128,7 +134,7 @@ def _troubles(uow: UnitOfWork) -> Iterable[Finding]:
     strange = [each for each in troubled if each.unexpected_count]
     if strange:
         count = sum(each.unexpected_count for each in strange)
-        yield Finding("guests", False, False, f"{count} unexpected ones {_on(strange)}")
+        yield Finding("guests", "away", False, f"{count} unexpected ones {_on(strange)}")
     for name, words in (
         ("workers", [(each.host, each.refused.get("reason")) for each in troubled if each.refused]),
         ("notes", [(each.host, n.get("message")) for each in troubled for n in each.notes]),
@@ -136,7 +142,7 @@ def _troubles(uow: UnitOfWork) -> Iterable[Finding]:
         if words:
             told = "; ".join(f"{host}: {text}" for host, text in words[:_NAMED_MOST])
             more = f"; {len(words) - _NAMED_MOST} more" if len(words) > _NAMED_MOST else ""
-            yield Finding(name, False, False, told + more)
+            yield Finding(name, "away", False, told + more)
 
 
 def _on(hosts: Sequence[Registration]) -> str:
@@ -150,8 +156,8 @@ def _tried(name: str, needed: bool, ask: Callable[[], None]) -> Finding:
     try:
         ask()
     except ConductorError as error:
-        return Finding(name, False, needed, error.message)
-    return Finding(name, True, needed, _answered(started))
+        return Finding(name, "away", needed, error.message)
+    return Finding(name, "ok", needed, _answered(started))
 
 
 def _answered(started: float) -> str:

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from conductor.cli.failures import say
+from conductor.cli.findings import UNANSWERED_AFTER_S
 from conductor.cli.options import HostFilter, Limit, ProjectFilter, Timeout
 from conductor.cli.output import Format, Output, format_of, newest, show_all, show_one, write_lines
 from conductor.cli.output import console as stdout_console
@@ -45,6 +46,7 @@ _SHOWN: Final = (
     "request_id",
     "attempt",
     "waiting_on",
+    "asked",
     "created_at",
     "ended_at",
 )
@@ -97,7 +99,7 @@ def show(operation: Id, output: Output = None) -> None:
     """Show one operation: where it stands, what was tried and why, its story."""
     with reach() as here, here.store.read() as uow:
         record = operation_of(uow, operation)
-        row = operation_view(record, whole_story(uow, record))
+        row = operation_view(record, whole_story(uow, record), uow.now)
     show_one(row, output, lambda: _picture(row))
 
 
@@ -147,7 +149,7 @@ def _turn_back(uow: UnitOfWork, record: OperationRecord, reason: str) -> None:
 
 def _views(uow: UnitOfWork, records: Sequence[OperationRecord]) -> list[Json]:
     stories = stories_of(uow, records)
-    return [operation_view(record, stories[record.id]) for record in records]
+    return [operation_view(record, stories[record.id], uow.now) for record in records]
 
 
 def _await_acceptance(here: Reach, operation_id: str, timeout_s: float) -> None:
@@ -220,6 +222,15 @@ def _titled(title: str, what: RenderableType) -> RenderableType:
     return Group(Text(title, style="bold"), what)
 
 
+def _why_so_far(row: Json) -> str | None:
+    """Return why an operation failed, or who has not answered it for long."""
+    asked = row["asked"]
+    if row["error"] or asked is None or asked["for_s"] < UNANSWERED_AFTER_S:
+        return (row["error"] or {}).get("message")
+    who = asked["host"] or "the scheduler"
+    return f"{who} has not answered {asked['verb']} for {seconds_text(asked['for_s'])}"
+
+
 def _why(decision: Json) -> str:
     """Return a decision in one line: what was looked at, what fell out, what else would do."""
     detail = decision["detail"]
@@ -239,7 +250,7 @@ _COLUMNS: Final = (
     ("began", lambda row: clock_time(row["created_at"])),
     ("ended", lambda row: clock_time(row["ended_at"])),
     ("step", key("step")),
-    ("why", lambda row: (row["error"] or {}).get("message")),
+    ("why", _why_so_far),
 )
 _ATTEMPT_COLUMNS: Final = (
     ("step", key("step")),
