@@ -71,7 +71,7 @@ def test_a_host_s_message_says_what_was_wrong_with_it() -> None:
 
 
 def test_a_message_that_nothing_is_wrong_with_points_to_the_log() -> None:
-    body = {"host": "h1", "boot_id": "b"}
+    body = {"host": "h1", "boot_id": "b", "sequence": 1}
     headers = {"task": "reports.heartbeat", "id": ID, **died("reports")}
     letter = read_dead_letter(message(task(body), headers), NOW)
     assert letter.reason == "its handler failed: the log of the reports worker has the error"
