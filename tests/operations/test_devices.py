@@ -38,6 +38,12 @@ def hardware(*counts: int, alias: str = "gpu") -> dict[str, Any]:
     return {**small_host(cells=len(counts)), "pci_pools": pools}
 
 
+def done(world: World, task: str, instance_id: str, **arguments: object) -> None:
+    """Ask for something that succeeds."""
+    operation = ask(world, task, instance_id, **arguments)
+    assert world.ended(operation) is OperationState.SUCCEEDED, world.operation(operation)
+
+
 def used(world: World) -> dict[str, list[int]]:
     """Return by host how many devices of each pool are in use, checked against all sums."""
     with world.store.read() as uow:
@@ -86,31 +92,31 @@ def test_a_device_that_is_free_but_not_near_is_named_as_the_device() -> None:
 def scenario(world: World, instance_id: str, name: str) -> Iterator[dict[str, int]]:
     """Do it step by step; yield how many devices each host should have in use."""
     if name in ("confirm", "revert"):
-        ask(world, "migrate_instance", instance_id)
+        done(world, "migrate_instance", instance_id)
         yield {"host-0": 1, "host-1": 1}
-        ask(world, f"{name}_resize", instance_id)
+        done(world, f"{name}_resize", instance_id)
         yield {"host-0": 0, "host-1": 1} if name == "confirm" else {"host-0": 1, "host-1": 0}
     elif name == "resize":
-        ask(world, "resize_instance", instance_id, flavor=TWO_NEAR)
+        done(world, "resize_instance", instance_id, flavor=TWO_NEAR)
         yield {"host-0": 1, "host-1": 2}
-        ask(world, "confirm_resize", instance_id)
+        done(world, "confirm_resize", instance_id)
         yield {"host-0": 0, "host-1": 2}
     elif name == "live":
-        ask(world, "live_migrate_instance", instance_id)
+        done(world, "live_migrate_instance", instance_id)
         yield {"host-0": 0, "host-1": 1}
     elif name == "shelve":
-        ask(world, "shelve_instance", instance_id, offload=True)
+        done(world, "shelve_instance", instance_id, offload=True)
         yield {"host-0": 0, "host-1": 0}
-        ask(world, "unshelve_instance", instance_id, host="host-1")
+        done(world, "unshelve_instance", instance_id, host="host-1")
         yield {"host-0": 0, "host-1": 1}
     elif name == "evacuate":
         world.kill_host("host-0")
         with world.store.begin() as uow:
             hosts.force_down(uow, "host-0", None)
-        ask(world, "evacuate_instance", instance_id)
+        done(world, "evacuate_instance", instance_id)
         yield {"host-0": 0, "host-1": 1}
     elif name == "rebuild":
-        ask(world, "rebuild_instance", instance_id, image={"id": "other"})
+        done(world, "rebuild_instance", instance_id, image={"id": "other"})
         yield {"host-0": 1, "host-1": 0}
 
 
@@ -123,7 +129,7 @@ def test_devices_follow_their_guest_through(name: str, flavor: Mapping[str, obje
     instance_id = built(world, flavor, host="host-0")
     for expected in scenario(world, instance_id, name):
         assert {host: sum(pools) for host, pools in used(world).items()} == expected
-    ask(world, "delete_instance", instance_id)
+    done(world, "delete_instance", instance_id)
     assert not any(sum(pools) for pools in used(world).values())
 
 
