@@ -31,6 +31,7 @@ from models.messages.letters import (
     Letter,
     LongCall,
     Manifest,
+    Note,
     Progress,
     Reply,
     Reservation,
@@ -114,6 +115,7 @@ def hello_letter(
         machine_id=hypervisor.machine_id,
         machine_boot=machine_boot(),
         replaces=sender.replaces,
+        notes=_notes(started, guests),
         hypervisor=hypervisor.name,
         hardware=host_to_json(without_use(hardware.topology)),
         disk_gb=hardware.disk_gb,
@@ -150,6 +152,14 @@ def manifest_letter(sender: Sender, guests: Guests) -> Letter:
         accounting_degraded=guests.degraded,
     )
     return _report(MANIFEST, manifest, said(host=sender.host, guests=len(guests.domains)))
+
+
+def _notes(started: Started, guests: Guests) -> tuple[Note, ...]:
+    """Say that a journal is new on a host with guests: what they have obeyed is not known here."""
+    if started.boot > 1 or not guests.domains:
+        return ()
+    message = f"its journal is new, though it has {len(guests.domains)} guests: none was found"
+    return (Note(code="journal_missing", message=message),)
 
 
 @cache

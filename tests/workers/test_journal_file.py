@@ -54,14 +54,21 @@ def test_a_tail_of_garbage_is_dropped(tmp_path: Path) -> None:
     assert reopened(tmp_path) == (ONE, TWO)
 
 
-def test_damage_before_good_lines_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_damaged_journal_is_set_aside_and_goes_on_with_what_can_be_read(tmp_path: Path) -> None:
     written(tmp_path, ONE, TWO, THREE)
     content = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(content.replace(b"two", b"tow"))
-    with pytest.raises(Broken) as damage:
-        FileJournal(tmp_path)
-    assert damage.value.code == "journal_corrupt"
-    assert damage.value.data["line"] == 2
+    damaged = (tmp_path / NAME).read_bytes()
+    assert reopened(tmp_path) == (ONE, THREE)
+    assert (tmp_path / f"{NAME}.damaged-1").read_bytes() == damaged
+    assert reopened(tmp_path) == (ONE, THREE)
+    assert not (tmp_path / f"{NAME}.damaged-2").exists()
+
+
+def test_a_journal_of_garbage_is_set_aside_and_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"\xff\x00garbage\n" * 5)
+    assert reopened(tmp_path) == ()
+    assert (tmp_path / f"{NAME}.damaged-1").exists()
 
 
 def test_an_entry_of_a_newer_version_stops_the_older_one(tmp_path: Path) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from threading import Condition
 from zlib import crc32
+
+import structlog
 
 from models.errors import Broken, Rejected
 from workers.journal.entries import Entry, entry_from_json, entry_to_json
@@ -20,9 +24,9 @@ class FileJournal:
     """Appends to `journal.log` in a directory of its own; one process at a time.
 
     Threads that wait for the disk share its work: one of them syncs for all that wrote before
-    it began. Opening drops a last line that a crash left half written, and raises `Broken`
-    (`journal_corrupt`) for a bad line with good ones behind it, `Rejected` (`journal_in_use`)
-    when another process has the directory open.
+    it began. Opening drops a last line that a crash left half written. A journal with any other
+    line that cannot be read is set aside whole, said loudly, and goes on with the lines that can.
+    Raises `Rejected` (`journal_in_use`) when another process has the directory open.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -124,11 +128,46 @@ def _locked(directory: Path) -> int:
 def _opened(directory: Path) -> int:
     path = directory / NAME
     file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    readable, damaged = _salvaged(path)
+    if damaged:
+        aside = _set_aside(path)
+        os.close(file)
+        file = _replaced(directory, b"".join(map(_checksummed, readable)))
+        structlog.get_logger().error(
+            "journal_damaged", set_aside=str(aside), lines_lost=damaged, lines_kept=len(readable)
+        )
+        return file
     _, whole = _read(path)
     os.ftruncate(file, whole)
     os.fsync(file)
     _sync_directory(directory)
     return file
+
+
+def _salvaged(path: Path) -> tuple[list[bytes], int]:
+    """Return the lines that can be read, and how many cannot, a torn last one apart."""
+    readable: list[bytes] = []
+    damaged = waiting = 0
+    with path.open("rb") as lines:
+        for line in lines:
+            text = _checked(line)
+            if text is None:
+                waiting += 1
+                continue
+            damaged, waiting = damaged + waiting, 0
+            readable.append(text)
+    # Garbage behind the last good line was never promised; without any good one, all is lost.
+    return readable, damaged if readable or damaged else waiting
+
+
+def _set_aside(path: Path) -> Path:
+    """Keep a damaged journal under the first free name beside it."""
+    for number in count(1):
+        aside = path.with_name(f"{path.name}.damaged-{number}")
+        if not aside.exists():
+            shutil.copyfile(path, aside)
+            return aside
+    raise AssertionError("numbers do not end")
 
 
 def _replaced(directory: Path, content: bytes) -> int:
@@ -158,7 +197,10 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _line(entry: Entry) -> bytes:
-    text = json.dumps(entry_to_json(entry), separators=(",", ":")).encode()
+    return _checksummed(json.dumps(entry_to_json(entry), separators=(",", ":")).encode())
+
+
+def _checksummed(text: bytes) -> bytes:
     return b"%08x %b\n" % (crc32(text), text)
 
 
