@@ -13,7 +13,7 @@ import math
 from typing import Final
 
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Heartbeat, Host
+from conductor.store.records import Heartbeat, Host, OperationRecord
 from models.lifecycle import HostState
 from models.messages.letters import ECHO
 
@@ -24,6 +24,9 @@ DEAF: Final = "deaf"
 """What a host is degraded for that beats, but hears nothing: the reason begins with it."""
 HUNG: Final = "hung"
 """What a host is degraded for whose hypervisor calls do not end."""
+UNANSWERED_AFTER_S: Final = 30.0
+"""An ask that has been out for longer is shown."""
+MOST_UNANSWERED: Final = 500
 
 
 def is_deaf(host: Host | None) -> bool:
@@ -72,3 +75,8 @@ def state_of(host: Host, *, up: bool) -> tuple[HostState, str | None]:
     if not host.enabled:
         return HostState.DISABLED, host.disabled_reason
     return HostState.UP, None
+
+
+def unanswered(uow: UnitOfWork) -> list[OperationRecord]:
+    """Return the operations whose ask has been out for long, the oldest ask first."""
+    return uow.operations.unanswered(uow.now - UNANSWERED_AFTER_S, MOST_UNANSWERED)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from conductor.cli.views import HostSight, Json, host_view, moment, unanswered_view
+from conductor.liveness import MOST_UNANSWERED, UNANSWERED_AFTER_S, unanswered
 from conductor.operations.waits import ON_HOST
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord, Tally
@@ -20,13 +21,10 @@ from models.units import seconds_text
 from tasks.depths import Depth
 
 State: TypeAlias = Literal["ok", "away", "degraded"]
-UNANSWERED_AFTER_S: Final = 30.0
-"""An ask that has been out for longer is shown."""
 AT_WORK_AT_MOST_S: Final = 300.0
 """So long an ask may be out whose host says that it is at work on it."""
 ECHO_WITHIN_S: Final = 20.0
 MOST_ROWS: Final = 10
-MOST_UNANSWERED: Final = 500
 
 _READERS: Final = {
     CONDUCTOR: "conductor",
@@ -116,11 +114,6 @@ def of_waiting(uow: UnitOfWork) -> Iterator[Finding]:
         ago = seconds_text(uow.now - echo.seen_at)
         detail = f"no report has been read for {ago}: is the queue {REPORTS} there, bound and read?"
         yield Finding("reports", "degraded", True, detail, {"since": moment(echo.seen_at)})
-
-
-def unanswered(uow: UnitOfWork) -> list[OperationRecord]:
-    """Return the operations whose ask has been out for long, the oldest ask first."""
-    return uow.operations.unanswered(uow.now - UNANSWERED_AFTER_S, MOST_UNANSWERED)
 
 
 def _unanswered(record: OperationRecord, uow: UnitOfWork) -> Finding:

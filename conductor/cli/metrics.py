@@ -25,7 +25,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from conductor.cli.findings import UNANSWERED_AFTER_S, unanswered
+from conductor.liveness import UNANSWERED_AFTER_S, unanswered
 from conductor.operations.waits import ON_HOST, ON_SCHEDULER, is_ask
 from conductor.scheduling.service import Scheduler
 from conductor.settings import Settings

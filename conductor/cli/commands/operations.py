@@ -12,7 +12,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from conductor.cli.failures import say
-from conductor.cli.findings import UNANSWERED_AFTER_S
 from conductor.cli.options import HostFilter, Limit, ProjectFilter, Timeout
 from conductor.cli.output import Format, Output, format_of, newest, show_all, show_one, write_lines
 from conductor.cli.output import console as stdout_console
@@ -23,6 +22,7 @@ from conductor.cli.tables import clock_time, fields_of, key, table_of
 from conductor.cli.views import Json, event_view, operation_view
 from conductor.cli.waiting import DEFAULT_TIMEOUT_S, verdict
 from conductor.cli.words import member
+from conductor.liveness import UNANSWERED_AFTER_S
 from conductor.operations import OPERATIONS
 from conductor.operations.engine import Engine
 from conductor.outbox import Outbox
