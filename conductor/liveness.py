@@ -15,7 +15,7 @@ from typing import Final
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Heartbeat, Host, OperationRecord
 from models.lifecycle import HostState
-from models.messages.letters import ECHO
+from models.messages.internal import ECHO
 
 ECHO_EVERY_S: Final = 2.0
 

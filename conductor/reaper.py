@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import structlog
 
-from conductor.operations.ending import locked
-from conductor.outbox import Outbox
+from conductor.operations.engine.completion import locked
 from conductor.store.ports import Store, UnitOfWork
+from conductor.transactions import Outbox
 from models.errors import ConductorError, Conflict, Unreachable
 
 log = structlog.get_logger(__name__)

@@ -6,48 +6,48 @@ import json
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
 
-from conductor import hearing, reconciliation
+from conductor.hosts import canary, reconciliation
+from conductor.hosts.report_intake import Reports
 from conductor.liveness import ECHO_EVERY_S
-from conductor.operations.acceptance import Incoming, accept
-from conductor.operations.ending import locked
-from conductor.operations.engine import Engine
-from conductor.operations.waits import awaits, is_ask
-from conductor.outbox import Outbox, kept_once
-from conductor.placement.resources import Ratios
+from conductor.operation_status import OperationStatus, operation_status_of
+from conductor.operations.engine.acceptance import Incoming, accept
+from conductor.operations.engine.completion import locked
+from conductor.operations.engine.transitions import Engine
+from conductor.operations.engine.wait_reasons import awaits, is_dispatch
 from conductor.reaper import reap
-from conductor.reports import Reports
-from conductor.rounds import Rounds, forget_processes
-from conductor.sight import Sight, sight_of
+from conductor.service_options import ServiceSettings
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import DeadLetter, Heartbeat
+from conductor.transactions import Outbox, kept_once
 from conductor.undelivered import undelivered, unsendable
+from conductor.upkeep import Rounds, forget_processes
 from models.errors import ConductorError, Rejected, Unreachable
 from models.ids import is_uuid
 from models.lifecycle import MigrationState, OperationState
-from models.messages.answers import refusal_letter
+from models.messages.answers import refusal_message
 from models.messages.base import parse
 from models.messages.carrier import Carrier
-from models.messages.letters import (
+from models.messages.internal import (
     CANARY,
     CONDUCTOR,
     ECHO,
     HEARTBEAT,
     REPORTS,
     SCHEDULER,
-    Hello,
-    Letter,
-    Manifest,
+    HostRegistration,
+    InventoryReport,
+    OutgoingMessage,
     Progress,
     Reply,
 )
-from models.messages.letters import Heartbeat as HeartbeatMessage
-from models.messages.plain import kept, unkeepable
+from models.messages.internal import Heartbeat as HeartbeatMessage
+from models.messages.json_safety import kept, unkeepable
 from models.messages.requests import REQUESTS, ConfirmResize
 from models.messages.versions import newer
 from models.secrets import masked
@@ -61,26 +61,6 @@ Work: TypeAlias = Callable[[UnitOfWork], list[str]]
 Unshown: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long ended things are kept, in seconds."""
-
-    operations_s: float = 30 * 86_400.0
-    dead_letters_s: float = 30 * 86_400.0
-    instances_s: float = 30 * 86_400.0
-    processes_s: float = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceSettings:
-    """What the conductor needs to know beside the engine's times."""
-
-    name: str = "conductor"
-    confirm_after_s: float = 86_400.0
-    ratios: Ratios = field(default_factory=Ratios)
-    retention: Retention = field(default_factory=Retention)
-
-
 class ConductorService:
     """The shell around the engine: loads, calls, saves, sends. Any number may run at once."""
 
@@ -90,7 +70,7 @@ class ConductorService:
         carrier: Carrier,
         engine: Engine,
         settings: ServiceSettings | None = None,
-        on_change: Callable[[Sight], None] | None = None,
+        on_change: Callable[[OperationStatus], None] | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -154,9 +134,9 @@ class ConductorService:
         self.drive(self._move(reply.token.operation_id, work, claimed=claimed))
         return awaited
 
-    def handle_hello(self, body: Mapping[str, Any]) -> None:
+    def handle_registration(self, body: Mapping[str, Any]) -> None:
         """Take in a host that has started: hardware, guests, and what it was asked meanwhile."""
-        self._reports.hello(parse(Hello, body))
+        self._reports.host_registration(parse(HostRegistration, body))
 
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         """Note that a host lives."""
@@ -165,9 +145,9 @@ class ConductorService:
     def _no_way_to(self, queues: Collection[str]) -> None:
         self._reports.no_way_to(queues)
 
-    def handle_manifest(self, body: Mapping[str, Any]) -> None:
+    def handle_inventory_report(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
-        self._reports.manifest(parse(Manifest, body))
+        self._reports.inventory_report(parse(InventoryReport, body))
 
     def handle_progress(self, body: Mapping[str, Any]) -> bool:
         """Note how far a copy is, and say whether its host was asked; nothing is decided by it."""
@@ -182,22 +162,22 @@ class ConductorService:
         self._move(progress.token.operation_id, note)
         return asked
 
-    def handle_dead_letter(self, letter: DeadLetter) -> None:
+    def handle_dead_letter(self, outgoing: DeadLetter) -> None:
         """Keep a message that could not be handled, and end the ask that it was, if it was one.
 
         The same id again changes nothing.
         """
-        if letter.task == CANARY:
-            return self.outbox.run(lambda uow: hearing.refused(uow, letter))
+        if outgoing.task == CANARY:
+            return self.outbox.run(lambda uow: canary.refused(uow, outgoing))
         with self._store.read() as uow:
-            found = undelivered(uow, letter)
+            found = undelivered(uow, outgoing)
         if found is None:
-            return self.outbox.keep_dead_letter(letter)
+            return self.outbox.keep_dead_letter(outgoing)
 
         def work(uow: UnitOfWork) -> list[str]:
-            if not kept_once(uow, letter):
+            if not kept_once(uow, outgoing):
                 return []
-            ask = (found.operation_id, found.letter_id)
+            ask = (found.operation_id, found.message_id)
             return self._engine.undelivered(uow, *ask, found.error, began=found.began)
 
         return self.drive(self._move(found.operation_id, work, unanswered=True))
@@ -215,7 +195,7 @@ class ConductorService:
         of the others; raises the first error behind them.
         """
         self.rounds.run(
-            heartbeat=lambda: self._send_echo(self.outbox.run(self._say_that_we_live)),
+            heartbeat=lambda: self._send_echo(self.outbox.run(self._write_heartbeat)),
             outbox=self._sweep,
             reaper=lambda: reap(self._store, self.outbox, self.drive),
         )
@@ -226,7 +206,7 @@ class ConductorService:
             self.handle_dead_letter(unsendable(row, why))
             self.outbox.run(partial(_drop_row, row.id))
 
-    def _say_that_we_live(self, uow: UnitOfWork) -> float:
+    def _write_heartbeat(self, uow: UnitOfWork) -> float:
         uow.heartbeats.put(Heartbeat(self._settings.name, CONDUCTOR, uow.now))
         return uow.now
 
@@ -237,7 +217,7 @@ class ConductorService:
         self._echo_at = now
         beat = HeartbeatMessage(host=ECHO, boot_id=self._settings.name, sequence=0)
         with suppress(Unreachable):  # as deaf as it should look
-            self._carrier.send([Letter(REPORTS, HEARTBEAT, beat.to_json())])
+            self._carrier.send([OutgoingMessage(REPORTS, HEARTBEAT, beat.to_json())])
 
     def show_ends(self, unshown: Unshown) -> int:
         """Show ends whose conductor died between their commit and showing them; return how many.
@@ -252,9 +232,9 @@ class ConductorService:
         shown = 0
         for operation_id in unshown(lately):
             with self._store.read() as uow:
-                sight = sight_of(uow, operation_id)
-            if sight is not None and sight.at - (sight.record.ended_at or 0.0) >= ENDS_SETTLED_S:
-                self._on_change(sight)
+                status = operation_status_of(uow, operation_id)
+            if status is not None and status.at - (status.record.ended_at or 0.0) >= ENDS_SETTLED_S:
+                self._on_change(status)
                 shown += 1
         return shown
 
@@ -269,9 +249,12 @@ class ConductorService:
             return 0
         with self._store.read() as uow:
             waiting = uow.migrations.where(state=MigrationState.FINISHED)
-            times = {each.id: int((uow.now - each.updated_at) // after_s) for each in waiting}
-            due = [each for each in waiting if times[each.id] > 0]
-            projects = {each.id: uow.instances.get(each.instance_id) for each in due}
+            times = {
+                operation.id: int((uow.now - operation.updated_at) // after_s)
+                for operation in waiting
+            }
+            due = [operation for operation in waiting if times[operation.id] > 0]
+            projects = {operation.id: uow.instances.get(operation.instance_id) for operation in due}
         for move in due:
             instance = projects[move.id]
             context = {"project_id": instance.project_id if instance else "unknown"}
@@ -328,14 +311,14 @@ class ConductorService:
         """
         if self._on_change is None:
             return self.outbox.run(work)
-        ready, sight = self.outbox.run(
+        ready, status = self.outbox.run(
             lambda uow: _seen(uow, operation_id, work, unanswered=unanswered)
         )
-        if sight is not None:
-            if claimed and sight.record.state is OperationState.RUNNING:
-                claim = replace(sight.record, state=OperationState.CLAIMED)
-                self._on_change(replace(sight, record=claim))
-            self._on_change(sight)
+        if status is not None:
+            if claimed and status.record.state is OperationState.RUNNING:
+                claim = replace(status.record, state=OperationState.CLAIMED)
+                self._on_change(replace(status, record=claim))
+            self._on_change(status)
         return ready
 
     def _accept(self, incoming: Incoming, uow: UnitOfWork) -> list[str]:
@@ -356,29 +339,34 @@ class ConductorService:
         def keep(uow: UnitOfWork) -> None:
             uow.dead_letters.add(_dead_letter(uow, incoming, error))
             if incoming.reply_to:
-                uow.post(refusal_letter(incoming.reply_to, incoming.id, error))
+                uow.post(refusal_message(incoming.reply_to, incoming.id, error))
 
         self.outbox.run(keep)
 
 
-def _drop_row(letter_id: str, uow: UnitOfWork) -> None:
-    uow.outbox.drop(letter_id)
+def _drop_row(message_id: str, uow: UnitOfWork) -> None:
+    uow.outbox.drop(message_id)
 
 
 def _seen(
     uow: UnitOfWork, operation_id: str, work: Work, *, unanswered: bool
-) -> tuple[list[str], Sight | None]:
+) -> tuple[list[str], OperationStatus | None]:
     """Do the work; return what it returns, and the operation as it then is."""
     # The engine locks it too, in the same order, so this costs no statement more.
     before = locked(uow, operation_id) if unanswered else None
     ready = work(uow)
-    sight = sight_of(uow, operation_id)
-    if before is None or before.waiting is None or sight is None or not is_ask(before.waiting_on):
-        return ready, sight
-    letter = before.waiting["letter"]
-    after = sight.record.waiting
-    still = after is not None and after["letter"]["id"] == letter["id"]
-    return ready, sight if still else replace(sight, given_up=letter)
+    status = operation_status_of(uow, operation_id)
+    if (
+        before is None
+        or before.waiting is None
+        or status is None
+        or not is_dispatch(before.waiting_on)
+    ):
+        return ready, status
+    outgoing = before.waiting["outgoing"]
+    after = status.record.waiting
+    still = after is not None and after["outgoing"]["id"] == outgoing["id"]
+    return ready, status if still else replace(status, given_up=outgoing)
 
 
 def _dead_letter(uow: UnitOfWork, incoming: Incoming, error: ConductorError) -> DeadLetter:

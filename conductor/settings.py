@@ -30,7 +30,7 @@ Whole = Annotated[int, Field(ge=0)]
 def _listed(pattern: str, rule: str) -> AfterValidator:
     def checked(text: str) -> str:
         if not all(
-            re.fullmatch(pattern, each) for each in text.removesuffix(",").split(",") if text
+            re.fullmatch(pattern, name) for name in text.removesuffix(",").split(",") if text
         ):
             raise ValueError(rule)
         return text
@@ -43,13 +43,13 @@ def _url(*schemes: str) -> AfterValidator:
     rule = f"should begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
 
     def checked(text: str) -> str:
-        for each in filter(None, text.split(";")):
-            scheme, separator, _ = each.partition("://")
+        for name in filter(None, text.split(";")):
+            scheme, separator, _ = name.partition("://")
             if not separator or scheme not in schemes:
                 given = f", not with {scheme[:20]}://" if separator and scheme.isalnum() else ""
                 raise ValueError(rule + given)
             try:
-                port = urlsplit(each).port
+                port = urlsplit(name).port
             except ValueError:
                 port = 0
             if port == 0:

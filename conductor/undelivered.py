@@ -12,13 +12,13 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conductor.operations.waits import ON_HOST, ON_SCHEDULER
+from conductor.operations.engine.wait_reasons import ON_HOST, ON_SCHEDULER
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import DeadLetter, OperationRecord, OutboxRow
 from models.errors import ConductorError, HostRefused, Unreachable
 from models.ids import compute_queue
-from models.messages.letters import COMPUTE, REPLY, REPORTS, SCHEDULER, SELECT_HOSTS
-from models.messages.plain import kept
+from models.messages.internal import COMPUTE, REPLY, REPORTS, SCHEDULER, SELECT_HOSTS
+from models.messages.json_safety import kept
 from models.messages.versions import VERSION_UNSUPPORTED
 from models.secrets import masked
 
@@ -37,21 +37,21 @@ class Undelivered:
     """
 
     operation_id: str
-    letter_id: str
+    message_id: str
     error: ConductorError
     began: bool
 
 
-def undelivered(uow: UnitOfWork, letter: DeadLetter) -> Undelivered | None:
+def undelivered(uow: UnitOfWork, outgoing: DeadLetter) -> Undelivered | None:
     """Return what a dead letter means for the operation that waits for it, if one does."""
-    if letter.queue == REPORTS:
-        return _answer(uow, letter) if letter.task == REPLY else None
-    if letter.task != SELECT_HOSTS and not letter.task.startswith(COMPUTE):
+    if outgoing.queue == REPORTS:
+        return _answer(uow, outgoing) if outgoing.task == REPLY else None
+    if outgoing.task != SELECT_HOSTS and not outgoing.task.startswith(COMPUTE):
         return None
-    record = _asker(uow, letter)
+    record = _asker(uow, outgoing)
     if record is None:
         return None
-    error = _refused(record, letter)
+    error = _refused(record, outgoing)
     # An instruction of a newer version is refused before anything of it is done. One that was
     # sent before may have met another process, though.
     asked_once = (record.waiting or {}).get("asked", 1) == 1
@@ -72,35 +72,35 @@ def unsendable(row: OutboxRow, why: str) -> DeadLetter:
     )
 
 
-def _answer(uow: UnitOfWork, letter: DeadLetter) -> Undelivered | None:
+def _answer(uow: UnitOfWork, outgoing: DeadLetter) -> Undelivered | None:
     """Return what an answer means that this conductor is too old to read.
 
     Any other fault of an answer may be a forgery of somebody else's, and is left alone.
     """
-    sender, parent = _sender(letter.body), letter.headers.get("parent_id")
-    if _code(letter.reason) != VERSION_UNSUPPORTED or not sender:
+    sender, parent = _sender(outgoing.body), outgoing.headers.get("parent_id")
+    if _code(outgoing.reason) != VERSION_UNSUPPORTED or not sender:
         return None
     on = ON_SCHEDULER if sender == SCHEDULER else ON_HOST + sender
     for record in uow.operations.where(waiting_on=on, ended_at=None):
         if _letter_of(record)["id"] == parent:
             host = None if sender == SCHEDULER else sender
-            message = f"the answer of {sender} is newer than this conductor: {letter.reason}"
+            message = f"the answer of {sender} is newer than this conductor: {outgoing.reason}"
             error = Unreachable(VERSION_UNSUPPORTED, message, **({"host": host} if host else {}))
             return Undelivered(record.id, str(parent), error, began=True)
     return None
 
 
-def _asker(uow: UnitOfWork, letter: DeadLetter) -> OperationRecord | None:
+def _asker(uow: UnitOfWork, outgoing: DeadLetter) -> OperationRecord | None:
     """Return the operation whose ask that is out is this very letter."""
-    named = letter.headers.get("parent_id")
+    named = outgoing.headers.get("parent_id")
     known = uow.operations.get(named) if isinstance(named, str) else None
-    candidates = [known] if known is not None else _waiting_for(uow, letter.queue)
+    candidates = [known] if known is not None else _waiting_for(uow, outgoing.queue)
     for record in candidates:
         if record.state.ended or record.waiting is None or record.waiting_on is None:
             continue
         asked = _letter_of(record)
         mine = (asked["id"], asked["queue"], asked["task"])
-        if mine == (letter.headers.get("id"), letter.queue, letter.task):
+        if mine == (outgoing.headers.get("id"), outgoing.queue, outgoing.task):
             return record
     return None
 
@@ -109,23 +109,23 @@ def _waiting_for(uow: UnitOfWork, queue: str) -> list[OperationRecord]:
     if queue == SCHEDULER:
         return uow.operations.where(waiting_on=ON_SCHEDULER, ended_at=None)
     awaited = [on for on in uow.operations.awaited() if on.startswith(ON_HOST)]
-    on = [each for each in awaited if compute_queue(each.removeprefix(ON_HOST)) == queue]
+    on = [name for name in awaited if compute_queue(name.removeprefix(ON_HOST)) == queue]
     return uow.operations.where(waiting_on=on, ended_at=None) if on else []
 
 
-def _refused(record: OperationRecord, letter: DeadLetter) -> ConductorError:
-    code = _code(letter.reason) or UNDELIVERABLE
+def _refused(record: OperationRecord, outgoing: DeadLetter) -> ConductorError:
+    code = _code(outgoing.reason) or UNDELIVERABLE
     host = (record.waiting or {}).get("host")
     if host is None:
-        return Unreachable(code, f"the scheduler did not take the question: {letter.reason}")
+        return Unreachable(code, f"the scheduler did not take the question: {outgoing.reason}")
     verb = (record.waiting or {}).get("verb")
-    message = f"{host} did not take the instruction {verb}: {letter.reason}"
+    message = f"{host} did not take the instruction {verb}: {outgoing.reason}"
     return HostRefused(code, message, host=host)
 
 
 def _letter_of(record: OperationRecord) -> dict[str, Any]:
-    letter: dict[str, Any] = (record.waiting or {}).get("letter") or {"id": None}
-    return letter
+    outgoing: dict[str, Any] = (record.waiting or {}).get("outgoing") or {"id": None}
+    return outgoing
 
 
 def _code(reason: str) -> str | None:

@@ -147,15 +147,15 @@ def shown(value: Any, most: int = 80) -> str:
 def secret_fields(value: Any, path: str = "") -> Iterator[str]:
     """Return where secrets are in JSON values, as dotted paths."""
     if isinstance(value, Mapping):
-        for name, each in value.items():
+        for name, item in value.items():
             here = f"{path}.{name}" if path else str(name)
             if is_secret(str(name)) or (name == "value" and _says_secret(value)):
                 yield here
             elif name not in _PUBLIC:
-                yield from secret_fields(each, here)
+                yield from secret_fields(item, here)
     elif isinstance(value, list | tuple):
-        for place, each in enumerate(value):
-            yield from secret_fields(each, f"{path}.{place}")
+        for place, item in enumerate(value):
+            yield from secret_fields(item, f"{path}.{place}")
 
 
 def _masked(value: Any, *, secret: bool, deep: int) -> Any:
@@ -164,17 +164,17 @@ def _masked(value: Any, *, secret: bool, deep: int) -> Any:
     if isinstance(value, Mapping):
         told = _says_secret(value)
         return {
-            name: each
+            name: item
             if name in _PUBLIC and not secret
             else _masked(
-                each,
-                secret=_covers(secret or (told and name == "value"), str(name), each),
+                item,
+                secret=_covers(secret or (told and name == "value"), str(name), item),
                 deep=deep + 1,
             )
-            for name, each in value.items()
+            for name, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_masked(each, secret=secret, deep=deep + 1) for each in value]
+        return [_masked(item, secret=secret, deep=deep + 1) for item in value]
     return MASK if secret and value is not None else value
 
 

@@ -10,7 +10,7 @@ from kombu import Queue
 
 from models.errors import Rejected
 from tasks.routing import EXCHANGE
-from tasks.wire import FrameReader
+from tasks.wire_decoding import FrameReader
 
 READ_TIMEOUT_S = WRITE_TIMEOUT_S = 5
 CONNECT_TIMEOUT_S = 4
@@ -24,7 +24,8 @@ _SETTINGS: dict[str, Any] = {
     "task_reject_on_worker_lost": True,
     # A handler that raises what nobody expected sends its message to the dead letters.
     "task_acks_on_failure_or_timeout": False,
-    # A result backend that is down would hold the work up; `tasks.results` shows states apart.
+    # A result backend that is down would hold the work up: states are shown apart, by
+    # `tasks.flower.operation_results`.
     "task_ignore_result": True,
     "task_create_missing_queues": False,
     "task_default_exchange": EXCHANGE.name,
@@ -75,7 +76,7 @@ def make_app(broker_url: str, queues: Iterable[Queue] = (), name: str = "conduct
     """Return an application for this broker that knows `queues` and declares nothing by itself.
 
     It is no process-wide default: several may live side by side. Tasks are registered by
-    `tasks.conductor`, `tasks.scheduler` and `tasks.compute`.
+    `tasks.conductor_tasks`, `tasks.scheduler_tasks` and `tasks.compute_tasks`.
     """
     app: Celery[Task[Any, Any]] = Celery(
         name, broker=broker_url, task_cls=KeywordTask, set_as_current=False, fixups=[]

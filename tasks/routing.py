@@ -17,7 +17,7 @@ from kombu import Connection, Exchange, Queue
 
 from models.errors import Rejected, Unreachable
 from models.ids import compute_queue
-from models.messages.letters import CONDUCTOR, DEAD_LETTERS, REPORTS, SCHEDULER
+from models.messages.internal import CONDUCTOR, DEAD_LETTERS, REPORTS, SCHEDULER
 from models.messages.notifications import TOPIC
 
 DELIVERY_LIMIT = 20

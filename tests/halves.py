@@ -19,7 +19,7 @@ WAITING = ("tests/acceptance", "tests/services")
 
 def main(options: Sequence[str]) -> int:
     """Run both halves to their ends; return the worse exit code."""
-    rest = [f"--ignore={each}" for each in WAITING]
+    rest = [f"--ignore={operation}" for operation in WAITING]
     with tempfile.TemporaryFile("w+") as said:
         computing = subprocess.Popen(
             _pytest("tests", *rest, *options), cwd=ROOT, stdout=said, stderr=subprocess.STDOUT

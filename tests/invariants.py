@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Allocation, Host, Instance, Inventory, Migration
-from models.hardware.guest import PlacedCell, Placement
+from models.hardware.guest_topology import PlacedCell, Placement
 from models.hardware.topology import HostCell
 from models.lifecycle import InstanceState, MigrationState
 
@@ -41,25 +41,32 @@ class Held:
 
 def violations(uow: UnitOfWork) -> Iterator[str]:
     """Yield every broken promise of I1, I2 and I4 as one sentence."""
-    live = [each for each in uow.instances.where() if each.state is not InstanceState.DELETED]
-    moves = [each for each in uow.migrations.where() if each.unfinished]
+    live = [
+        instance
+        for instance in uow.instances.where()
+        if instance.state is not InstanceState.DELETED
+    ]
+    moves = [migration for migration in uow.migrations.where() if migration.unfinished]
     providers = uow.providers.where()
-    beside = {each.name for each in providers}
+    beside = {item.name for item in providers}
     held_at_all = uow.allocations.where()
-    allocations = [each for each in held_at_all if each.provider not in beside]
-    alive = {each.id for each in live} | {each.id for each in moves}
+    allocations = [allocation for allocation in held_at_all if allocation.provider not in beside]
+    alive = {instance.id for instance in live} | {move.id for move in moves}
     for provider in providers:
-        there = [each for each in held_at_all if each.provider == provider.name]
+        there = [allocation for allocation in held_at_all if allocation.provider == provider.name]
         yield from _amounts(provider.name, provider.inventories, provider.used, there)
-        for each in there:
-            if each.consumer_kind in ("instance", "migration") and each.consumer_id not in alive:
-                yield f"I1: {provider.name} is allocated to {each.consumer_id}, which is gone"
+        for allocation in there:
+            if (
+                allocation.consumer_kind in ("instance", "migration")
+                and allocation.consumer_id not in alive
+            ):
+                yield f"I1: {provider.name} is allocated to {allocation.consumer_id}, which is gone"
     claimed = list(_claimed(live, moves))
     yield from _consumers(live, claimed, allocations)
     for host in uow.hosts.where():
-        held = [each for each in allocations if each.provider == host.name]
+        held = [allocation for allocation in allocations if allocation.provider == host.name]
         yield from _amounts(host.name, host.inventory, host.used, held)
-        yield from _cells(host, [each for each in claimed if each.host == host.name])
+        yield from _cells(host, [item for item in claimed if item.host == host.name])
         if host.instances != len(held):
             yield f"{host.name} counts {host.instances} instances, {len(held)} are allocated"
 
@@ -69,8 +76,8 @@ def _claimed(live: Iterable[Instance], moves: Iterable[Migration]) -> Iterator[H
 
     A move that has only been asked for holds nothing yet: its instance still holds the source.
     """
-    begun = [each for each in moves if each.state is not MigrationState.ACCEPTED]
-    leaving = {each.instance_id for each in begun if not each.switched}
+    begun = [migration for migration in moves if migration.state is not MigrationState.ACCEPTED]
+    leaving = {migration.instance_id for migration in begun if not migration.switched}
     for instance in live:
         if instance.host is not None and instance.id not in leaving:
             yield Held(instance.id, instance.host, instance.placement)
@@ -84,8 +91,8 @@ def _consumers(
     live: Iterable[Instance], claimed: Iterable[Held], allocations: Iterable[Allocation]
 ) -> Iterator[str]:
     """I1: allocations are exactly what live instances and unfinished moves say they hold."""
-    said = {(each.consumer, each.host) for each in claimed}
-    found = {(each.consumer_id, each.provider) for each in allocations}
+    said = {(held.consumer, held.host) for held in claimed}
+    found = {(item.consumer_id, item.provider) for item in allocations}
     for consumer, host in sorted(found - said):
         yield f"I1: {host} is allocated to {consumer}, which is gone or elsewhere"
     for consumer, host in sorted(said - found):
@@ -125,11 +132,12 @@ def _cells(host: Host, here: Iterable[Held]) -> Iterator[str]:
     """Compare every NUMA cell's stored use with what those on it say."""
     placed: dict[int, list[PlacedCell]] = {cell.id: [] for cell in host.topology.cells}
     for held in here:
-        for each in held.placement.cells if held.placement else ():
-            if each.host_cell not in placed:
-                yield f"{held.consumer} is on NUMA cell {each.host_cell}, {host.name} has none"
+        for placed_cell in held.placement.cells if held.placement else ():
+            if placed_cell.host_cell not in placed:
+                number = placed_cell.host_cell
+                yield f"{held.consumer} is on NUMA cell {number}, {host.name} has none"
                 continue
-            placed[each.host_cell].append(each)
+            placed[placed_cell.host_cell].append(placed_cell)
     yield from _devices(host, here)
     for cell in host.topology.cells:
         name = f"{host.name} NUMA cell {cell.id}"
@@ -141,9 +149,14 @@ def _devices(host: Host, here: Iterable[Held]) -> Iterator[str]:
     """Each pool of devices has in use what those on the host have of it, and no more than all."""
     taken: Counter[str] = Counter()
     for held in here:
-        for each in held.placement.devices if held.placement else ():
-            key = (each.numa_node, each.vendor_id, each.product_id, sorted(each.tags.items()))
-            taken[str(key)] += each.count
+        for device in held.placement.devices if held.placement else ():
+            key = (
+                device.numa_node,
+                device.vendor_id,
+                device.product_id,
+                sorted(device.tags.items()),
+            )
+            taken[str(key)] += device.count
     for pool in host.topology.pci_pools:
         name = str((pool.numa_node, pool.vendor_id, pool.product_id, sorted(pool.tags.items())))
         there = taken.pop(name, 0)
@@ -159,11 +172,11 @@ def _pins(name: str, cell: HostCell, placed: Iterable[PlacedCell]) -> Iterator[s
     """I2: pinned CPUs never overlap, are dedicated ones, and equal the stored set."""
     owners: Counter[int] = Counter()
     shared = 0
-    for each in placed:
-        owners.update(cpu for _, cpu in each.pinning)
-        owners.update(_numbers(each.reserved_cpus))
-        owners.update(_numbers(each.blocked_cpus))
-        shared += len(_numbers(each.shared_vcpus))
+    for placed_cell in placed:
+        owners.update(cpu for _, cpu in placed_cell.pinning)
+        owners.update(_numbers(placed_cell.reserved_cpus))
+        owners.update(_numbers(placed_cell.blocked_cpus))
+        shared += len(_numbers(placed_cell.shared_vcpus))
     twice = sorted(cpu for cpu, count in owners.items() if count > 1)
     if twice:
         yield f"I2: {name} has CPUs pinned twice: {twice}"
@@ -183,13 +196,13 @@ def _memory(name: str, cell: HostCell, placed: Iterable[PlacedCell]) -> Iterator
     used: Counter[int] = Counter()
     exact: Counter[int] = Counter()
     memory_mib = exact_mib = 0
-    for each in placed:
-        memory_mib += each.memory_mib
-        is_exact = bool(each.pinning) or each.page_size_kib is not None
-        exact_mib += each.memory_mib if is_exact else 0
+    for placed_cell in placed:
+        memory_mib += placed_cell.memory_mib
+        is_exact = bool(placed_cell.pinning) or placed_cell.page_size_kib is not None
+        exact_mib += placed_cell.memory_mib if is_exact else 0
         if pools:
-            size = each.page_size_kib or min(pools)
-            pages = -(-each.memory_mib * 1024 // size)
+            size = placed_cell.page_size_kib or min(pools)
+            pages = -(-placed_cell.memory_mib * 1024 // size)
             used[size] += pages
             exact[size] += pages if is_exact else 0
     if memory_mib != cell.memory_used_mib:

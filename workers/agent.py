@@ -17,45 +17,45 @@ import structlog
 from models.errors import Broken, ConductorError, HostRefused, Unreachable
 from models.ids import HostName, InstanceId
 from models.messages.base import parse
-from models.messages.letters import (
+from models.messages.internal import (
     HEARTBEAT,
-    HELLO,
-    MANIFEST,
+    INVENTORY_REPORT,
     PROGRESS,
     REGISTRATION,
+    REGISTRATION_VERDICT,
     Canary,
     Instruction,
-    Letter,
+    OutgoingMessage,
     Progress,
     RegistrationAnswer,
     Reply,
     Reservation,
 )
-from workers.actions.verbs import perform
-from workers.actions.work import Work
-from workers.hypervisor.leash import AgentDead, Leash
-from workers.hypervisor.port import Hypervisor
+from workers.actions.action_context import Work
+from workers.actions.action_registry import perform
+from workers.agent_record import Record
+from workers.call_watchdog import Aside, Watch, interrupts, is_urgent, patience_s
+from workers.hypervisor.fenced_hypervisor import AgentDead, FencedHypervisor
+from workers.hypervisor.ports import Hypervisor
 from workers.journal.entries import token_key
-from workers.journal.ledger import Verdict
-from workers.journal.port import Journal
-from workers.lanes import Lanes, Policy, in_a_thread
-from workers.letters import (
+from workers.journal.instruction_ledger import Verdict
+from workers.journal.ports import Journal
+from workers.keyed_executor import KeyedExecutor, Policy, in_a_thread
+from workers.reporter import Post, Reporter, retrying
+from workers.reports import (
     Guests,
     Sender,
     guests_of,
-    hello_letter,
-    manifest_letter,
-    progress_letter,
+    inventory_message,
+    progress_message,
     refuse_incomplete,
-    reply_letter,
+    registration_message,
+    reply_message,
 )
-from workers.record import Record
-from workers.reporter import Post, Reporter, retrying
 from workers.settings import WorkerSettings
 from workers.tracker import Tracker, Usage, usage
-from workers.watching import Aside, Watch, interrupts, is_urgent, patience_s
 
-CUT_PATIENCE_S = 5.0
+ABORT_TIMEOUT_S = 5.0
 """How long `kill` waits for hypervisor calls that do not heed an abort."""
 
 
@@ -96,14 +96,14 @@ class Agent:
         self._stopped = Event()
         self._manifest_at = 0.0
         self._taken_up: set[str] = set()
-        self._leash = Leash(self.hypervisor)
+        self._fenced = FencedHypervisor(self.hypervisor)
         self._record = Record(self.journal, self.settings, self.clock)
         self._tracker = Tracker(self.hypervisor.hardware())
         # No step of the clock on the wall makes a call look as if it hung.
         ticks = time.monotonic if self.clock is time.time else self.clock
         policy: Policy[Instruction] = Policy(is_urgent, patience_s, ticks, self.spare)
         width = self.settings.concurrency
-        self._lanes = Lanes[Instruction](self.executor, width, self._work, policy)
+        self._lanes = KeyedExecutor[Instruction](self.executor, width, self._work, policy)
         self._watch = Watch(self._lanes, self.settings, Aside(ticks, self.spare))
         self._reporter = Reporter(self.post, self._posted, retrying(self.settings, self._stopped))
 
@@ -125,7 +125,7 @@ class Agent:
         """
         refuse_incomplete(self.hypervisor, self._reserved())
         self._record.load()
-        self._tracker.audit(self._leash.domains)
+        self._tracker.audit(self._fenced.domains)
         self._manifest_at = self.clock() + self.settings.manifest_s
         self._phase = _Phase.RUNNING
         for reply in self._record.unreported():
@@ -135,7 +135,7 @@ class Agent:
         for instruction in owed:
             self._lanes.put(instruction.instance_id, instruction)
         self._abort_overtaken()
-        self._reporter.submit(HELLO, self._hello)
+        self._reporter.submit(REGISTRATION, self._hello)
         self._reporter.flush(probe=True)
         log = structlog.get_logger()
         log.info("agent_started", host=self.host, boot_id=self.boot_id, taken_up=len(owed))
@@ -149,7 +149,7 @@ class Agent:
         if not self.running:
             message = f"the agent of {self.host} takes no more work"
             raise self._record.failure or Unreachable("agent_stopped", message, host=self.host)
-        if instruction.verb == REGISTRATION:
+        if instruction.verb == REGISTRATION_VERDICT:
             self._answered(parse(RegistrationAnswer, instruction.args))
             return
         if self._is_astray(instruction):
@@ -178,8 +178,8 @@ class Agent:
         if not self.running:
             return
         self._abort_overtaken()
-        self._watch.abort_hung(self._leash.abort)
-        self._lanes.relieve()
+        self._watch.abort_hung(self._fenced.abort)
+        self._lanes.release_providers()
         self._reporter.submit(HEARTBEAT, lambda: self._watch.heartbeat(self._sender))
         now = self.clock()
         if now >= self._manifest_at:
@@ -216,7 +216,7 @@ class Agent:
         self._stopped.set()
         self._lanes.close()
         self._reporter.close()
-        if not self._leash.cut(CUT_PATIENCE_S):
+        if not self._fenced.cut(ABORT_TIMEOUT_S):
             structlog.get_logger().warning("hypervisor_call_will_not_end", host=self.host)
 
     def usage(self) -> dict[str, Usage]:
@@ -236,7 +236,7 @@ class Agent:
             return
         if answer.outcome == "again":
             self._sender.replaces = answer.replaces
-            self._reporter.submit(HELLO, self._hello)
+            self._reporter.submit(REGISTRATION, self._hello)
             self._flush_elsewhere()
             return
         reason = answer.reason or f"{self.host} is served by another worker"
@@ -284,7 +284,7 @@ class Agent:
     def _performed(self, instruction: Instruction) -> Reply:
         self.on_begin(instruction)
         on_progress = partial(self._progress, instruction)
-        work = Work(instruction, self._leash, self._tracker, self.clock(), on_progress)
+        work = Work(instruction, self._fenced, self._tracker, self.clock(), on_progress)
         again, key = retrying(self.settings, self._stopped), token_key(instruction.token)
         try:
             result = again(perform, work)
@@ -320,19 +320,19 @@ class Agent:
         Repeated at every heartbeat, since an abort that comes before its call does nothing.
         """
         for lane, running, waiting in self._lanes.held_up():
-            if any(interrupts(each, running) for each in waiting):
-                self._leash.abort(InstanceId(lane))
+            if any(interrupts(operation, running) for operation in waiting):
+                self._fenced.abort(InstanceId(lane))
 
     def _report_guests(self) -> None:
         """List the guests where no hanging delays anybody; a slow list may be out of date."""
         if self.executor is None:
-            return self._reporter.submit(MANIFEST, self._manifest)
+            return self._reporter.submit(INVENTORY_REPORT, self._manifest)
 
-        def post(letter: Letter | None) -> None:
-            if letter is None:
+        def post(outgoing: OutgoingMessage | None) -> None:
+            if outgoing is None:
                 self._manifest_at = self.clock()
                 return
-            self._reporter.submit(MANIFEST, lambda: letter)
+            self._reporter.submit(INVENTORY_REPORT, lambda: outgoing)
             self._reporter.flush()
 
         return self._watch.list_guests(self._manifest, lambda: self._record.finished, post)
@@ -358,11 +358,11 @@ class Agent:
         self._abort_overtaken()
         progress = Progress(token=instruction.token, sender=self.host, percent=percent)
         key = f"{PROGRESS} {token_key(instruction.token)}"
-        self._reporter.submit(key, lambda: progress_letter(progress))
+        self._reporter.submit(key, lambda: progress_message(progress))
         self._flush_elsewhere()
 
     def _submit(self, reply: Reply) -> None:
-        self._reporter.submit(token_key(reply.token), lambda: reply_letter(reply))
+        self._reporter.submit(token_key(reply.token), lambda: reply_message(reply))
 
     def _flush_elsewhere(self) -> None:
         """Post from another thread where there is one: a slow carrier must delay no receive."""
@@ -372,21 +372,23 @@ class Agent:
             self.executor.submit(self._reporter.flush)
 
     def _posted(self, key: str) -> None:
-        if not key.startswith((HELLO, HEARTBEAT, MANIFEST, PROGRESS)):
+        if not key.startswith((REGISTRATION, HEARTBEAT, INVENTORY_REPORT, PROGRESS)):
             self._record.reported(key)
 
-    def _hello(self) -> Letter:
+    def _hello(self) -> OutgoingMessage:
         started, reserved = self._record.started, self._reserved()
-        return hello_letter(self._sender, started, self.hypervisor, reserved, self._guests())
+        return registration_message(
+            self._sender, started, self.hypervisor, reserved, self._guests()
+        )
 
-    def _manifest(self) -> Letter:
-        return manifest_letter(self._sender, self._guests())
+    def _manifest(self) -> OutgoingMessage:
+        return inventory_message(self._sender, self._guests())
 
     def _guests(self) -> Guests:
         # Fences before guests: a guest may then be newer than its fence says, never older, and
         # a destroy that ends in between cannot look as if its guest had outlived it.
         fences = self._record.done_fences()
-        domains = self._tracker.audit(self._leash.domains)
+        domains = self._tracker.audit(self._fenced.domains)
         return guests_of(domains, fences, sorted(self._tracker.tracked.degraded))
 
     def _reserved(self) -> Reservation:

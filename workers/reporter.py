@@ -12,13 +12,13 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 from tenacity.nap import sleep_using_event
 
 from models.errors import ConductorError, Unreachable
-from models.messages.letters import Letter
+from models.messages.internal import OutgoingMessage
 from workers.settings import WorkerSettings
 
-Post: TypeAlias = Callable[[Sequence[Letter]], None]
+Post: TypeAlias = Callable[[Sequence[OutgoingMessage]], None]
 """Hands letters to the carrier: returns when it has them, raises `Unreachable` otherwise."""
 
-Write: TypeAlias = Callable[[], Letter]
+Write: TypeAlias = Callable[[], OutgoingMessage]
 """Writes a letter at the moment it is sent, so that it says what is true then."""
 
 
@@ -103,12 +103,14 @@ class Reporter:
 
     def _sent(self, batch: tuple[_Report, ...]) -> tuple[_Report, ...]:
         """Return the reports that the carrier has taken."""
-        ready = [(report, letter) for report in batch if (letter := _written(report)) is not None]
+        ready = [
+            (report, outgoing) for report in batch if (outgoing := _written(report)) is not None
+        ]
         if not ready or self._closed:
             return ()
         self._down = False
         try:
-            self._retrying(self._post, [letter for _, letter in ready])
+            self._retrying(self._post, [outgoing for _, outgoing in ready])
         except Unreachable as error:
             self._down = True
             log = structlog.get_logger()
@@ -116,12 +118,12 @@ class Reporter:
             return ()
         except ConductorError:
             # The carrier is there but will not take one of them; which, shows one by one.
-            return tuple(report for report, letter in ready if self._taken(report, letter))
+            return tuple(report for report, outgoing in ready if self._taken(report, outgoing))
         return tuple(report for report, _ in ready)
 
-    def _taken(self, report: _Report, letter: Letter) -> bool:
+    def _taken(self, report: _Report, outgoing: OutgoingMessage) -> bool:
         try:
-            self._post([letter])
+            self._post([outgoing])
         except ConductorError as error:
             log = structlog.get_logger()
             log.warning("report_refused", key=report.key, code=error.code, error=error.message)
@@ -129,7 +131,7 @@ class Reporter:
         return True
 
 
-def _written(report: _Report) -> Letter | None:
+def _written(report: _Report) -> OutgoingMessage | None:
     try:
         return report.write()
     except ConductorError as error:

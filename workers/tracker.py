@@ -17,16 +17,16 @@ import os_resource_classes as rc
 
 from models.errors import ConductorError, HostRefused, Unreachable
 from models.hardware.accounting import claim, release, without_use
-from models.hardware.frozen import FrozenMap
-from models.hardware.guest import PlacedCell, Placement
+from models.hardware.frozen_map import FrozenMap
+from models.hardware.guest_topology import PlacedCell, Placement
 from models.hardware.topology import HostCell, HostTopology
 from models.ids import InstanceId
 from models.messages.base import parse
-from models.messages.hardware import placement_from_json
+from models.messages.hardware_json import placement_from_json
 from models.messages.hardware_shapes import PlacementShape
-from models.messages.letters import Reservation, SpawnArgs
+from models.messages.internal import Reservation, SpawnArgs
 from models.units import KIB_PER_MIB
-from workers.hypervisor.port import GuestDomain, Hardware
+from workers.hypervisor.ports import GuestDomain, Hardware
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,4 +351,4 @@ def _online(cell: HostCell) -> int:
 
 
 def _less(entries: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {each: value for each, value in entries.items() if each != key}
+    return {entry: value for entry, value in entries.items() if entry != key}

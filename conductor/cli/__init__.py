@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import typer
 
-from conductor.cli import failures
-from conductor.cli.logs import set_up_logs
-from conductor.cli.registry import command_line
+from conductor import exit_codes
+from conductor.cli.command_registry import command_line
+from conductor.processes.logs import set_up_logs
 
 DEBUG = "--debug"
 
@@ -31,5 +31,5 @@ def run(arguments: Sequence[str]) -> int:
         code = command_line(words)(args=words, prog_name="conductor", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, typer.Abort) as error:  # noqa: BLE001 - the last handler
-        return failures.told(error, words, debug=debug)
-    return code if isinstance(code, int) else failures.DONE
+        return exit_codes.told(error, words, debug=debug)
+    return code if isinstance(code, int) else exit_codes.DONE

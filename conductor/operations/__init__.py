@@ -9,10 +9,10 @@ from conductor.operations.build_instance import build_instance
 from conductor.operations.build_instances import build_instances
 from conductor.operations.cache_images import cache_images
 from conductor.operations.cache_images_on_host import cache_images_on_host
-from conductor.operations.catalogue import define_entry, remove_entry
+from conductor.operations.catalogue_entries import define_entry, remove_entry
 from conductor.operations.confirm_resize import confirm_resize
-from conductor.operations.definition import Operation
 from conductor.operations.delete_instance import delete_instance
+from conductor.operations.engine.definition import Operation
 from conductor.operations.evacuate_instance import evacuate_instance
 from conductor.operations.live_migrate_instance import live_migrate_instance
 from conductor.operations.migrate_instance import migrate_instance

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from conductor.operations.definition import (
-    AskHost,
-    AskScheduler,
+from conductor.operations.engine.definition import (
+    DispatchToHost,
+    DispatchToScheduler,
     NewOperation,
     Operation,
     Outcome,
 )
-from conductor.operations.instances import must_get, spawn_args
-from conductor.placement.claims import release_claim
+from conductor.operations.steps.instance_steps import must_get, spawn_args
+from conductor.placement.local.host_claims import release_claim
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json, OperationRecord
 from models.errors import NoValidHost, Rejected
 from models.lifecycle import InstanceState, PowerState, TaskState
-from models.messages.letters import Want
+from models.messages.internal import HostRequest
 from models.messages.requests import Request
 
 
@@ -43,8 +43,12 @@ def claim_host(build: Build, uow: UnitOfWork) -> Outcome[Build]:
     """
     if build.forced_host and build.tried:
         raise NoValidHost("forced_host_failed", f"only {build.forced_host} was allowed")
-    want = Want(instance_id=build.instance_id, operation_id=_operation_of(build, uow))
-    return AskScheduler(build, (want,), alternates=build.alternates, ignored=build.tried)
+    host_request = HostRequest(
+        instance_id=build.instance_id, operation_id=_operation_of(build, uow)
+    )
+    return DispatchToScheduler(
+        build, (host_request,), alternates=build.alternates, ignored=build.tried
+    )
 
 
 @claim_host.reply
@@ -69,7 +73,7 @@ def spawn(build: Build, uow: UnitOfWork) -> Outcome[Build]:
     if instance.host is None:
         raise NoValidHost("nothing_claimed", "no host was claimed for it")
     uow.instances.save(replace(instance, task_state=TaskState.SPAWNING))
-    return AskHost(build, instance.host, instance.id, "spawn", spawn_args(uow, instance))
+    return DispatchToHost(build, instance.host, instance.id, "spawn", spawn_args(uow, instance))
 
 
 @spawn.undo
@@ -78,7 +82,7 @@ def destroy(build: Build, uow: UnitOfWork) -> Outcome[Build]:
     instance = must_get(uow, build.instance_id)
     if instance.host is None:
         return build
-    return AskHost(build, instance.host, instance.id, "destroy", done_if_down=True)
+    return DispatchToHost(build, instance.host, instance.id, "destroy", done_if_down=True)
 
 
 @build_instance.step

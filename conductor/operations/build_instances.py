@@ -8,24 +8,24 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from conductor.operations.build_instance import Build, build_instance
-from conductor.operations.definition import (
-    AskScheduler,
+from conductor.operations.engine.completion import tell
+from conductor.operations.engine.definition import (
     AwaitChildren,
+    DispatchToScheduler,
     NewOperation,
     Operation,
     Outcome,
 )
-from conductor.operations.ending import tell
-from conductor.operations.notices import notify
-from conductor.operations.quotas import Owner, check_again, size_of
-from conductor.operations.requested import spec_of
-from conductor.operations.waits import ON_PARENT
+from conductor.operations.engine.publish_notifications import notify
+from conductor.operations.engine.wait_reasons import ON_PARENT
+from conductor.operations.steps.build_request import spec_of
+from conductor.operations.steps.quota_check import Owner, check_again, size_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.errors import Rejected
 from models.ids import OperationId, child_instance_id
 from models.lifecycle import InstanceState, OperationState, TaskState
-from models.messages.letters import Want
+from models.messages.internal import HostRequest
 from models.messages.requests import BuildInstances, Request
 
 
@@ -79,8 +79,10 @@ def choose_hosts(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
         first = living[0]
         size = size_of(first.flavor, first.image)
         check_again(uow, Owner(first.project_id, first.user_id), size)
-    wants = tuple(Want(instance_id=i.id, operation_id=str(i.operation_id)) for i in living)
-    return AskScheduler(builds, wants) if wants else builds
+    host_requests = tuple(
+        HostRequest(instance_id=i.id, operation_id=str(i.operation_id)) for i in living
+    )
+    return DispatchToScheduler(builds, host_requests) if host_requests else builds
 
 
 @choose_hosts.reply

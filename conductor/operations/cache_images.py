@@ -9,9 +9,9 @@ from typing import cast
 
 from conductor.liveness import host_is_up
 from conductor.operations.cache_images_on_host import Cache, cache_images_on_host
-from conductor.operations.definition import AwaitChildren, NewOperation, Operation, Outcome
-from conductor.operations.requested import image_of
-from conductor.operations.waits import ON_PARENT
+from conductor.operations.engine.definition import AwaitChildren, NewOperation, Operation, Outcome
+from conductor.operations.engine.wait_reasons import ON_PARENT
+from conductor.operations.steps.build_request import image_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json, OperationRecord
 from models.errors import HostRefused, NoValidHost, Rejected
@@ -50,11 +50,11 @@ def create_children(new: NewOperation, uow: UnitOfWork) -> Caches:
     if entry is None:
         message = f"aggregate is {request.aggregate}: no such aggregate"
         raise Rejected("aggregate_unknown", message, key="aggregate")
-    images = tuple(dict.fromkeys(image_of(each, uow, "images").id for each in request.images))
+    images = tuple(dict.fromkeys(image_of(image, uow, "images").id for image in request.images))
     members = dict.fromkeys(parse(AggregateBody, entry.body).hosts)
     up = tuple(host for host in members if host_is_up(uow, host, new.down_after_s))
     children = [_child(new, Cache(host, images), uow.now) for host in up]
-    waiting = [replace(each, waiting_on=ON_PARENT) for each in children[HOSTS_AT_ONCE:]]
+    waiting = [replace(child, waiting_on=ON_PARENT) for child in children[HOSTS_AT_ONCE:]]
     uow.operations.add_many([*children[:HOSTS_AT_ONCE], *waiting])
     down = tuple(host for host in members if host not in up)
     return Caches(request.aggregate, images, up, down)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
+from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json, OperationRecord
 
@@ -26,7 +26,7 @@ cache_images_on_host = Operation("cache_images_on_host", Cache)
 def fetch(cache: Cache, _: UnitOfWork) -> Outcome[Cache]:
     """Tell the host; what it has already costs nothing, so there is nothing to undo either."""
     args = {"images": list(cache.images)}
-    return AskHost(cache, cache.host, None, "cache_images", args, timeout_s=FETCH_TIMEOUT_S)
+    return DispatchToHost(cache, cache.host, None, "cache_images", args, timeout_s=FETCH_TIMEOUT_S)
 
 
 @cache_images_on_host.result

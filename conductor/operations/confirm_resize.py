@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from conductor.operations import moves
-from conductor.operations.awaited import awaited, decided
-from conductor.operations.definition import NewOperation, Operation, Outcome
-from conductor.operations.instances import leave_as_it_was
-from conductor.operations.moves import Move
+from conductor.operations.engine.definition import NewOperation, Operation, Outcome
+from conductor.operations.steps import move_steps
+from conductor.operations.steps.instance_steps import leave_as_it_was
+from conductor.operations.steps.move_steps import Move
+from conductor.operations.steps.unconfirmed_move import awaited, decided
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json
 from models.lifecycle import MigrationState, TaskState
@@ -21,26 +21,26 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     Of a dead one nobody can say whether it has the disk: revert the move instead.
     """
     move = awaited(new, uow, TaskState.CONFIRMING)
-    moves.check_alive(new, uow, moves.of(move, uow).target or "")
+    move_steps.check_alive(new, uow, move_steps.of(move, uow).target or "")
     return move
 
 
 @confirm_resize.step
 def check_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Have the target say that the guest is there with its disk, before the other one goes."""
-    migration = moves.of(move, uow)
+    migration = move_steps.of(move, uow)
     if migration.source == migration.target:
         return move
-    return moves.ask_target(move, uow, "check_disk")
+    return move_steps.ask_target(move, uow, "check_disk")
 
 
 @confirm_resize.pivot
 def remove_from_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove the guest that was kept for a revert; a dead source does so when it comes back."""
-    migration = moves.of(move, uow)
+    migration = move_steps.of(move, uow)
     if migration.source == migration.target:
         return move
-    return moves.ask_source(move, uow, "destroy", done_if_down=True)
+    return move_steps.ask_source(move, uow, "destroy", done_if_down=True)
 
 
 @confirm_resize.failed
@@ -52,7 +52,7 @@ def still_awaits(move: Move, fault: Json, uow: UnitOfWork) -> None:
 @confirm_resize.step
 def release_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Give the source's room back; only the target's is left."""
-    moves.settle(uow, moves.give_up_source(move, uow, MigrationState.CONFIRMED))
+    move_steps.settle(uow, move_steps.give_up_source(move, uow, MigrationState.CONFIRMED))
     return move
 
 

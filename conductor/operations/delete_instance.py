@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast
 
-from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import leave_as_it_was, must_get
-from conductor.placement import claims
+from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
+from conductor.operations.steps.instance_steps import leave_as_it_was, must_get
+from conductor.placement.local import host_claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, Migration, OperationRecord
 from models.hardware.flavor import Flavor
@@ -48,7 +48,7 @@ def destroy(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
     if instance.state is InstanceState.DELETED or instance.host is None:
         return delete
     uow.instances.save(replace(instance, task_state=TaskState.DELETING))
-    return AskHost(delete, instance.host, instance.id, "destroy", done_if_down=True)
+    return DispatchToHost(delete, instance.host, instance.id, "destroy", done_if_down=True)
 
 
 @delete_instance.step
@@ -57,7 +57,7 @@ def destroy_at_source(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
     move = _awaiting(delete, uow)
     if move is None or move.source == move.target:
         return delete
-    return AskHost(delete, move.source, delete.instance_id, "destroy", done_if_down=True)
+    return DispatchToHost(delete, move.source, delete.instance_id, "destroy", done_if_down=True)
 
 
 @delete_instance.step
@@ -68,11 +68,11 @@ def release(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
         return delete
     move = _awaiting(delete, uow)
     if move is not None:
-        claims.release_source(uow, move)
+        host_claims.release_source(uow, move)
         uow.migrations.save(replace(move, state=MigrationState.CONFIRMED, updated_at=uow.now))
     uow.instances.save(
         replace(
-            claims.release_claim(uow, instance),
+            host_claims.release_claim(uow, instance),
             state=InstanceState.DELETED,
             task_state=None,
             power_state=PowerState.NOSTATE,

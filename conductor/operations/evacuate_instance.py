@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import cast
 
-from conductor.operations import moves
-from conductor.operations.definition import NewOperation, Operation, Outcome
-from conductor.operations.fences import remove_when_back
-from conductor.operations.instances import has_local_disk, must_get, shelved_disk
-from conductor.operations.moves import Move, Plan
+from conductor.operations.engine.definition import NewOperation, Operation, Outcome
+from conductor.operations.engine.fences import remove_when_back
+from conductor.operations.steps import move_steps
+from conductor.operations.steps.instance_steps import has_local_disk, must_get, shelved_disk
+from conductor.operations.steps.move_steps import Move, Plan
 from conductor.placement.resources import DISK_GB
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Event, Json
 from models.errors import Rejected
 from models.lifecycle import InstanceState, MigrationKind, MigrationState
-from models.messages.disks import RootDisk
 from models.messages.requests import EvacuateInstance
+from models.messages.root_disks import RootDisk
 
 evacuate_instance = Operation("evacuate_instance", Move, when_busy="supersede")
 
@@ -37,43 +37,43 @@ _STATES = (
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """Its host must be down; a named target known and another one; force needs a target."""
     request = cast(EvacuateInstance, new.request)
-    instance = moves.movable(new, uow, _STATES)
-    moves.check_source(new, uow, instance, alive=False)
-    moves.check_target(instance, request.host, uow, same=False)
+    instance = move_steps.movable(new, uow, _STATES)
+    move_steps.check_source(new, uow, instance, alive=False)
+    move_steps.check_target(instance, request.host, uow, same=False)
     if request.force and request.host is None:
         raise Rejected("host_missing", "host is missing: force needs one to go to", key="host")
     plan = Plan(MigrationKind.EVACUATION, instance.flavor, request.host, force=request.force)
-    return moves.begin(new, uow, instance, plan)
+    return move_steps.begin(new, uow, instance, plan)
 
 
 @evacuate_instance.step
 def hold_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The migration holds the dead source from here on."""
-    return moves.hold_source(move, uow)
+    return move_steps.hold_source(move, uow)
 
 
 @hold_source.undo
 def hand_source_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The instance is still where it was."""
-    return moves.hand_source_back(move, uow)
+    return move_steps.hand_source_back(move, uow)
 
 
 @evacuate_instance.step
 def claim_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Choose and claim a target."""
-    return moves.ask_for_target(move, uow)
+    return move_steps.ask_for_target(move, uow)
 
 
 @claim_target.reply
 def target_claimed(move: Move, result: Json, _: UnitOfWork) -> Move:
     """Keep the alternates."""
-    return moves.target_claimed(move, result)
+    return move_steps.target_claimed(move, result)
 
 
 @claim_target.undo
 def release_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Give the target back."""
-    return moves.release_target(move, uow)
+    return move_steps.release_target(move, uow)
 
 
 @evacuate_instance.step(retry_from=claim_target)
@@ -83,49 +83,49 @@ def rebuild_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     Its disk is the one on shared storage, or that which shelving saved; else it is new from the
     image, and the history says that what was on the old one is lost.
     """
-    migration, root_disk = moves.of(move, uow), _root_disk(move, uow)
+    migration, root_disk = move_steps.of(move, uow), _root_disk(move, uow)
     if root_disk is not None and root_disk.origin == "image":
         message = f"made anew from its image: what was on its disk stays on {migration.source}"
         event = Event(migration.operation_id, uow.now, "disk-lost", message, move.instance_id)
         uow.events.add(event)
-    return moves.ask_for_guest(move, uow, moves.running_or_not(migration), root_disk)
+    return move_steps.ask_for_guest(move, uow, move_steps.running_or_not(migration), root_disk)
 
 
 @rebuild_on_target.undo
 def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove what may have been created there."""
-    if moves.of(move, uow).target is None:
+    if move_steps.of(move, uow).target is None:
         return move
-    return moves.ask_target(move, uow, "destroy", done_if_down=True)
+    return move_steps.ask_target(move, uow, "destroy", done_if_down=True)
 
 
 @evacuate_instance.pivot
 def switch(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The instance lives on the target; the dead host holds nothing of it any more."""
-    switched = moves.switch(move, uow)
+    switched = move_steps.switch(move, uow)
     remove_when_back(uow, move.instance_id, switched.source, switched.operation_id)
-    moves.settle(uow, moves.give_up_source(move, uow, MigrationState.COMPLETED))
+    move_steps.settle(uow, move_steps.give_up_source(move, uow, MigrationState.COMPLETED))
     return move
 
 
 @evacuate_instance.failed
 def stay(move: Move, fault: Json, uow: UnitOfWork) -> None:
     """Still on its dead host, with the fault beside it."""
-    moves.failed(move, fault, uow)
+    move_steps.failed(move, fault, uow)
 
 
-evacuate_instance.met(moves.is_elsewhere)
+evacuate_instance.met(move_steps.is_elsewhere)
 
 
 def _root_disk(move: Move, uow: UnitOfWork) -> RootDisk | None:
-    instance, migration = must_get(uow, move.instance_id), moves.of(move, uow)
+    instance, migration = must_get(uow, move.instance_id), move_steps.of(move, uow)
     if not has_local_disk(instance):
         return None
     holders = {
-        each.provider
+        allocation.provider
         for consumer in (instance.id, migration.id)
-        for each in uow.allocations.where(consumer_id=consumer)
-        if each.amounts.get(DISK_GB)
+        for allocation in uow.allocations.where(consumer_id=consumer)
+        if allocation.amounts.get(DISK_GB)
     }
     if holders - {migration.source, migration.target}:
         return RootDisk(origin="shared")

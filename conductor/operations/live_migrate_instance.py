@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from conductor.operations import moves
-from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import disk_in
-from conductor.operations.moves import Move, Plan
+from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
+from conductor.operations.steps import move_steps
+from conductor.operations.steps.instance_steps import disk_in
+from conductor.operations.steps.move_steps import Move, Plan
 from conductor.placement.resources import DISK_GB
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json
@@ -28,76 +28,76 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     Whether its disk is copied is not a choice: what is on the source is, what is shared is there.
     """
     request = cast(LiveMigrateInstance, new.request)
-    instance = moves.movable(new, uow, (InstanceState.ACTIVE,))
-    moves.check_source(new, uow, instance, alive=True)
-    moves.check_target(instance, request.host, uow, same=False)
+    instance = move_steps.movable(new, uow, (InstanceState.ACTIVE,))
+    move_steps.check_source(new, uow, instance, alive=True)
+    move_steps.check_target(instance, request.host, uow, same=False)
     if request.block_migration is not None:
         _check_disk(instance, uow, copied=request.block_migration)
     plan = Plan(MigrationKind.LIVE_MIGRATION, instance.flavor, request.host)
-    return moves.begin(new, uow, instance, plan)
+    return move_steps.begin(new, uow, instance, plan)
 
 
 @live_migrate_instance.step
 def hold_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The migration holds the source from here on."""
-    return moves.hold_source(move, uow)
+    return move_steps.hold_source(move, uow)
 
 
 @hold_source.undo
 def hand_source_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The instance holds its source as before, its pins untouched."""
-    return moves.hand_source_back(move, uow)
+    return move_steps.hand_source_back(move, uow)
 
 
 @live_migrate_instance.step
 def claim_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Choose and claim a target on which the guest fits."""
-    return moves.ask_for_target(move, uow)
+    return move_steps.ask_for_target(move, uow)
 
 
 @claim_target.reply
 def target_claimed(move: Move, result: Json, _: UnitOfWork) -> Move:
     """Keep the alternates."""
-    return moves.target_claimed(move, result)
+    return move_steps.target_claimed(move, result)
 
 
 @claim_target.undo
 def release_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Give the target back."""
-    return moves.release_target(move, uow)
+    return move_steps.release_target(move, uow)
 
 
 @live_migrate_instance.step
 def check_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Ask the source whether the guest is there and runs."""
-    return moves.ask_source(move, uow, "check_source")
+    return move_steps.ask_source(move, uow, "check_source")
 
 
 @live_migrate_instance.step(retry_from=claim_target)
 def check_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Ask the target whether such a guest can run there; nothing is made there yet."""
-    return moves.ask_target(move, uow, "check_target", "nostate")
+    return move_steps.ask_target(move, uow, "check_target", "nostate")
 
 
 @live_migrate_instance.step(retry_from=claim_target)
 def receive_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Create a guest on the target that waits for the memory of the running one."""
-    return moves.ask_for_guest(move, uow, "nostate", moves.awaited_disk(move, uow))
+    return move_steps.ask_for_guest(move, uow, "nostate", move_steps.awaited_disk(move, uow))
 
 
 @receive_on_target.undo
 def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove the waiting guest."""
-    if moves.of(move, uow).target is None:
+    if move_steps.of(move, uow).target is None:
         return move
-    return moves.ask_target(move, uow, "destroy", done_if_down=True)
+    return move_steps.ask_target(move, uow, "destroy", done_if_down=True)
 
 
 @live_migrate_instance.step
 def copy(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Copy memory while the guest runs; at its end the source has let go of it."""
-    migration = moves.of(move, uow)
-    return AskHost(
+    migration = move_steps.of(move, uow)
+    return DispatchToHost(
         move,
         migration.source,
         move.instance_id,
@@ -110,58 +110,58 @@ def copy(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @copy.reply
 def copied(move: Move, result: Json, uow: UnitOfWork) -> Move:
     """Keep what proves the disk that has gone along."""
-    if moves.awaited_disk(move, uow) is None:
+    if move_steps.awaited_disk(move, uow) is None:
         return move
-    return replace(move, disk=disk_in(result, moves.of(move, uow).source))
+    return replace(move, disk=disk_in(result, move_steps.of(move, uow).source))
 
 
 @copy.undo
 def run_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Stop copying; the guest runs on the source as if nothing had been."""
-    return moves.ask_source(move, uow, "abort_copy", done_if_down=True)
+    return move_steps.ask_source(move, uow, "abort_copy", done_if_down=True)
 
 
 @live_migrate_instance.pivot
 def switch(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """From here on the instance lives on the target."""
-    moves.switch(move, uow)
+    move_steps.switch(move, uow)
     return move
 
 
 @live_migrate_instance.step
 def activate_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Let the guest run there."""
-    target = moves.of(move, uow).target or ""
+    target = move_steps.of(move, uow).target or ""
     args = {} if move.disk is None else {"disk": move.disk}
-    return AskHost(move, target, move.instance_id, "activate", args)
+    return DispatchToHost(move, target, move.instance_id, "activate", args)
 
 
 @live_migrate_instance.step
 def remove_from_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove what is left on the source; a dead one does so when it comes back."""
-    return moves.ask_source(move, uow, "destroy", done_if_down=True)
+    return move_steps.ask_source(move, uow, "destroy", done_if_down=True)
 
 
 @live_migrate_instance.step
 def settle(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Give the source's room back and hand the instance over."""
-    moves.settle(uow, moves.give_up_source(move, uow, MigrationState.COMPLETED))
+    move_steps.settle(uow, move_steps.give_up_source(move, uow, MigrationState.COMPLETED))
     return move
 
 
-live_migrate_instance.failed(moves.failed)
-live_migrate_instance.given_up(moves.failed_after_switch)
+live_migrate_instance.failed(move_steps.failed)
+live_migrate_instance.given_up(move_steps.failed_after_switch)
 
 
-live_migrate_instance.met(moves.is_elsewhere)
+live_migrate_instance.met(move_steps.is_elsewhere)
 
 
 def _check_disk(instance: Instance, uow: UnitOfWork, *, copied: bool) -> None:
     """Refuse what would leave the disk behind, or write over the one that both ends share."""
     holders = {
-        each.provider
-        for each in uow.allocations.where(consumer_id=instance.id)
-        if each.amounts.get(DISK_GB)
+        allocation.provider
+        for allocation in uow.allocations.where(consumer_id=instance.id)
+        if allocation.amounts.get(DISK_GB)
     }
     if instance.host in holders and not copied:
         message = f"block_migration is false: the disk is on {instance.host} alone"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from conductor.operations import moves
-from conductor.operations.cold_move import cold_move
-from conductor.operations.definition import NewOperation
-from conductor.operations.moves import Move, Plan
+from conductor.operations.engine.definition import NewOperation
+from conductor.operations.steps import move_steps
+from conductor.operations.steps.cold_move import cold_move
+from conductor.operations.steps.move_steps import Move, Plan
 from conductor.store.ports import UnitOfWork
 from models.lifecycle import InstanceState, MigrationKind
 from models.messages.requests import MigrateInstance
@@ -19,11 +19,11 @@ migrate_instance = cold_move.variant("migrate_instance")
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """The source must be up, a named target known and another one."""
     request = cast(MigrateInstance, new.request)
-    instance = moves.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
-    moves.check_source(new, uow, instance, alive=True)
-    moves.check_target(instance, request.host, uow, same=False)
+    instance = move_steps.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
+    move_steps.check_source(new, uow, instance, alive=True)
+    move_steps.check_target(instance, request.host, uow, same=False)
     plan = Plan(MigrationKind.MIGRATION, instance.flavor, request.host)
-    return moves.begin(new, uow, instance, plan)
+    return move_steps.begin(new, uow, instance, plan)
 
 
-migrate_instance.met(moves.is_elsewhere)
+migrate_instance.met(move_steps.is_elsewhere)

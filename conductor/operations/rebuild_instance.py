@@ -9,27 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import (
+from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
+from conductor.operations.steps.build_request import NO_IMAGE, image_fits, image_of, image_value
+from conductor.operations.steps.instance_steps import (
     has_local_disk,
     leave_as_it_was,
     must_get,
     ran,
     spawn_args,
 )
-from conductor.operations.moves import check_alive, movable
-from conductor.operations.requested import NO_IMAGE, image_fits, image_of, image_value
-from conductor.operations.unsupported import refuse_image_keys
-from conductor.placement.beside import asked_in_all
-from conductor.placement.devices import device_requests
-from conductor.placement.host_wishes import host_wishes_of, isolated_from, unmet_by
+from conductor.operations.steps.move_steps import check_alive, movable
+from conductor.operations.steps.unsupported_fields import refuse_image_keys
+from conductor.placement.device_classes import device_requests
+from conductor.placement.host_requirements import host_requirements_of, isolated_from, unmet_by
+from conductor.placement.local.provider_claims import asked_in_all
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.errors import Rejected
-from models.hardware.constraints import guest_topology
 from models.hardware.image import Image
+from models.hardware.requirements.numa_constraints import guest_topology
 from models.lifecycle import InstanceState, PowerState, TaskState
-from models.messages.hardware import image_from_row, image_to_json
+from models.messages.hardware_json import image_from_row, image_to_json
 from models.messages.requests import RebuildInstance, Request
 
 _STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.ERROR)
@@ -142,11 +142,13 @@ def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
     return f"it has image {new_image.id} already" if met else None
 
 
-def _ask(rebuild: Rebuild, uow: UnitOfWork, *, unless_made: bool = False) -> AskHost[Rebuild]:
+def _ask(
+    rebuild: Rebuild, uow: UnitOfWork, *, unless_made: bool = False
+) -> DispatchToHost[Rebuild]:
     instance = must_get(uow, rebuild.instance_id)
     power = "running" if rebuild.was_running else "shutdown"
     args = {**spawn_args(uow, instance), "power": power, "unless_made": unless_made}
-    return AskHost(rebuild, instance.host or "", instance.id, "rebuild", args)
+    return DispatchToHost(rebuild, instance.host or "", instance.id, "rebuild", args)
 
 
 def _set_image(rebuild: Rebuild, image: dict[str, Any] | None, uow: UnitOfWork) -> None:
@@ -176,7 +178,7 @@ def _refuse_volume(instance: Instance) -> None:
 
 def _host_suits(instance: Instance, image: Image, uow: UnitOfWork) -> None:
     """What the new image asks of a host, as the scheduler would ask, refuses it."""
-    wishes = host_wishes_of(instance.flavor, image)
+    wishes = host_requirements_of(instance.flavor, image)
     host = uow.hosts.get(instance.host or "")
     unmet = None if host is None else unmet_by(host, wishes)
     if unmet is not None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import cast
 
-from conductor.operations import moves
-from conductor.operations.cold_move import cold_move
-from conductor.operations.definition import NewOperation
-from conductor.operations.instances import has_local_disk
-from conductor.operations.moves import Move, Plan
-from conductor.operations.quotas import Owner, check_quota, growth
-from conductor.operations.requested import NO_IMAGE, flavor_of, image_fits
-from conductor.operations.unsupported import refuse_flavor_keys
+from conductor.operations.engine.definition import NewOperation
+from conductor.operations.steps import move_steps
+from conductor.operations.steps.build_request import NO_IMAGE, flavor_of, image_fits
+from conductor.operations.steps.cold_move import cold_move
+from conductor.operations.steps.instance_steps import has_local_disk
+from conductor.operations.steps.move_steps import Move, Plan
+from conductor.operations.steps.quota_check import Owner, check_quota, growth
+from conductor.operations.steps.unsupported_fields import refuse_flavor_keys
 from conductor.store.ports import UnitOfWork
 from models.errors import Rejected
-from models.hardware.wishes import refuse_contradictions
+from models.hardware.requirements.guest_requirements import refuse_contradictions
 from models.lifecycle import InstanceState, MigrationKind
 from models.messages.requests import ResizeInstance
 
@@ -25,9 +25,9 @@ resize_instance = cold_move.variant("resize_instance")
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """The new flavor must differ, be enough for the image and not shrink a local root disk."""
     request = cast(ResizeInstance, new.request)
-    instance = moves.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
-    moves.check_source(new, uow, instance, alive=True)
-    moves.check_target(instance, request.host, uow, same=True)
+    instance = move_steps.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
+    move_steps.check_source(new, uow, instance, alive=True)
+    move_steps.check_target(instance, request.host, uow, same=True)
     flavor = flavor_of(request.flavor, uow, "flavor")
     if flavor == instance.flavor:
         raise Rejected("flavor_same", f"flavor is {flavor.name}: it has this one", key="flavor")
@@ -42,7 +42,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     owner = Owner(instance.project_id, instance.user_id)
     check_quota(uow, owner, growth(instance, flavor))
     plan = Plan(MigrationKind.RESIZE, flavor, request.host, same_host=True)
-    return moves.begin(new, uow, instance, plan)
+    return move_steps.begin(new, uow, instance, plan)
 
 
-resize_instance.met(moves.is_resized)
+resize_instance.met(move_steps.is_resized)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conductor.operations import moves
-from conductor.operations.awaited import awaited, decided
-from conductor.operations.definition import NewOperation, Operation, Outcome
-from conductor.operations.instances import must_get
-from conductor.operations.moves import Move
-from conductor.placement import claims
+from conductor.operations.engine.definition import NewOperation, Operation, Outcome
+from conductor.operations.steps import move_steps
+from conductor.operations.steps.instance_steps import must_get
+from conductor.operations.steps.move_steps import Move
+from conductor.operations.steps.unconfirmed_move import awaited, decided
+from conductor.placement.local import host_claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json
 from models.lifecycle import InstanceState, MigrationState, TaskState
@@ -21,48 +21,48 @@ revert_resize = Operation("revert_resize", Move)
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """Only a move that awaits confirmation can be reverted, and only to a source that lives."""
     move = awaited(new, uow, TaskState.REVERTING)
-    moves.check_alive(new, uow, moves.of(move, uow).source)
+    move_steps.check_alive(new, uow, move_steps.of(move, uow).source)
     return move
 
 
 @revert_resize.step
 def stop_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Stop the guest where it is; a dead target has stopped it already."""
-    return moves.ask_target(move, uow, "power_off", done_if_down=True)
+    return move_steps.ask_target(move, uow, "power_off", done_if_down=True)
 
 
 @stop_on_target.undo
 def start_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Have it run again, if it did."""
-    if not moves.of(move, uow).was_running:
+    if not move_steps.of(move, uow).was_running:
         return move
-    return moves.ask_target(move, uow, "power_on", done_if_down=True)
+    return move_steps.ask_target(move, uow, "power_on", done_if_down=True)
 
 
 @revert_resize.pivot
 def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove the guest there; on its own host it gets its old size and place back."""
-    migration = moves.of(move, uow)
+    migration = move_steps.of(move, uow)
     if migration.source == migration.target:
-        return moves.ask_source(move, uow, "reshape", "shutdown")
-    return moves.ask_target(move, uow, "destroy", done_if_down=True)
+        return move_steps.ask_source(move, uow, "reshape", "shutdown")
+    return move_steps.ask_target(move, uow, "destroy", done_if_down=True)
 
 
 @revert_resize.step
 def switch_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The instance lives on its source again; the target's room is given back."""
-    migration, instance = moves.of(move, uow), must_get(uow, move.instance_id)
-    released = claims.release_target(uow, migration)
-    claims.hand_to_instance(uow, migration)
+    migration, instance = move_steps.of(move, uow), must_get(uow, move.instance_id)
+    released = host_claims.release_target(uow, migration)
+    host_claims.hand_to_instance(uow, migration)
     ended = replace(released, target=migration.target, switched=False)
-    moves.save(uow, ended, state=MigrationState.REVERTED)
+    move_steps.save(uow, ended, state=MigrationState.REVERTED)
     uow.instances.save(
         replace(
             instance,
             host=migration.source,
             placement=migration.source_placement,
             flavor=migration.source_flavor,
-            availability_zone=moves.zone_of(migration.source, uow),
+            availability_zone=move_steps.zone_of(migration.source, uow),
             updated_at=uow.now,
         )
     )
@@ -72,15 +72,15 @@ def switch_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @revert_resize.step
 def start_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Have it run there, if it ran before."""
-    if not moves.of(move, uow).was_running:
+    if not move_steps.of(move, uow).was_running:
         return move
-    return moves.ask_source(move, uow, "power_on")
+    return move_steps.ask_source(move, uow, "power_on")
 
 
 @revert_resize.step
 def settle(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Hand it over as it was before the move."""
-    moves.settle(uow, moves.of(move, uow))
+    move_steps.settle(uow, move_steps.of(move, uow))
     return move
 
 

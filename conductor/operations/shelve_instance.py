@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import (
+from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
+from conductor.operations.steps.instance_steps import (
     SHELVED_DISK,
     disk_in,
     has_local_disk,
     leave_as_it_was,
     must_get,
 )
-from conductor.operations.moves import check_alive, movable
-from conductor.placement.claims import release_claim
+from conductor.operations.steps.move_steps import check_alive, movable
+from conductor.placement.local.host_claims import release_claim
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.lifecycle import InstanceState, PowerState, TaskState
@@ -142,6 +142,6 @@ def _is_saved(instance: Instance, disk: Json | None) -> bool:
 
 def _ask(
     shelve: Shelve, uow: UnitOfWork, verb: str, *, done_if_down: bool = False
-) -> AskHost[Shelve]:
+) -> DispatchToHost[Shelve]:
     host = must_get(uow, shelve.instance_id).host or ""
-    return AskHost(shelve, host, shelve.instance_id, verb, done_if_down=done_if_down)
+    return DispatchToHost(shelve, host, shelve.instance_id, verb, done_if_down=done_if_down)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conductor.operations.definition import AskHost, NewOperation, Operation, Outcome
-from conductor.operations.instances import leave_as_it_was, must_get
-from conductor.operations.power import Power, begin, host_of, settle
+from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
+from conductor.operations.steps.instance_steps import leave_as_it_was, must_get
+from conductor.operations.steps.power_steps import Power, begin, host_of, settle
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Json, OperationRecord
 from models.lifecycle import InstanceState, PowerState, TaskState
@@ -22,14 +22,14 @@ def check(new: NewOperation, uow: UnitOfWork) -> Power:
 @start_instance.step
 def power_on(power: Power, uow: UnitOfWork) -> Outcome[Power]:
     """Tell its host."""
-    return AskHost(power, host_of(power, uow), power.instance_id, "power_on")
+    return DispatchToHost(power, host_of(power, uow), power.instance_id, "power_on")
 
 
 @power_on.undo
 def power_back_off(power: Power, uow: UnitOfWork) -> Outcome[Power]:
     """Half a start is no start."""
     host = must_get(uow, power.instance_id).host or ""
-    return AskHost(power, host, power.instance_id, "power_off", done_if_down=True)
+    return DispatchToHost(power, host, power.instance_id, "power_off", done_if_down=True)
 
 
 @start_instance.step

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from conductor.liveness import host_is_up
-from conductor.operations.definition import (
-    AskHost,
-    AskScheduler,
+from conductor.operations.engine.definition import (
+    DispatchToHost,
+    DispatchToScheduler,
     NewOperation,
     Operation,
     Outcome,
 )
-from conductor.operations.instances import (
+from conductor.operations.steps.instance_steps import (
     SHELVED_DISK,
     has_local_disk,
     leave_as_it_was,
@@ -25,12 +25,12 @@ from conductor.operations.instances import (
     shelved_disk,
     spawn_args,
 )
-from conductor.placement.claims import release_claim
+from conductor.placement.local.host_claims import release_claim
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Json, OperationRecord
 from models.errors import Rejected
 from models.lifecycle import InstanceState, PowerState, TaskState
-from models.messages.letters import Want
+from models.messages.internal import HostRequest
 from models.messages.requests import Request, UnshelveInstance
 
 
@@ -82,8 +82,10 @@ def claim_host(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
     if not unshelve.offloaded:
         return unshelve
     instance = must_get(uow, unshelve.instance_id)
-    want = Want(instance_id=instance.id, operation_id=str(instance.operation_id))
-    return AskScheduler(unshelve, (want,), alternates=unshelve.alternates, ignored=unshelve.tried)
+    host_request = HostRequest(instance_id=instance.id, operation_id=str(instance.operation_id))
+    return DispatchToScheduler(
+        unshelve, (host_request,), alternates=unshelve.alternates, ignored=unshelve.tried
+    )
 
 
 @claim_host.reply
@@ -110,9 +112,9 @@ def start(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
     instance = must_get(uow, unshelve.instance_id)
     host = instance.host or ""
     if not unshelve.offloaded:
-        return AskHost(unshelve, host, instance.id, "power_on")
+        return DispatchToHost(unshelve, host, instance.id, "power_on")
     args = spawn_args(uow, instance, shelved_disk(instance))
-    return AskHost(unshelve, host, instance.id, "spawn", args)
+    return DispatchToHost(unshelve, host, instance.id, "spawn", args)
 
 
 @start.undo
@@ -122,7 +124,7 @@ def stop(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
     if host is None:
         return unshelve
     verb = "destroy" if unshelve.offloaded else "power_off"
-    return AskHost(unshelve, host, unshelve.instance_id, verb, done_if_down=True)
+    return DispatchToHost(unshelve, host, unshelve.instance_id, verb, done_if_down=True)
 
 
 @unshelve_instance.step

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from conductor.placement.providers import Consumer, Reshaping, Resources
-from conductor.placement.requests import CandidateRequest, Candidates, TraitRule
+from conductor.placement.request_groups import CandidateRequest, Candidates, TraitRule
 from conductor.store.records import Inventory, Provider
 
 

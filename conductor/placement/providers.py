@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from conductor.store.records import Host, Inventory, Provider, nothing
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 
 SHARING: Final = "MISC_SHARES_VIA_AGGREGATE"
 """The trait of a provider that serves every tree with a member in one of its aggregates."""
@@ -43,19 +43,19 @@ def root_of(host: Host) -> Provider:
 
 def parents_first(providers: Iterable[Provider]) -> list[Provider]:
     """Return the providers by depth, then by name; a parent that is not among them is none."""
-    known = {each.id: each for each in providers}
+    known = {item.id: item for item in providers}
 
     def depth(provider: Provider) -> int:
         parent = known.get(provider.parent_id or "")
         return 0 if parent is None else 1 + depth(parent)
 
-    return sorted(known.values(), key=lambda each: (depth(each), each.name))
+    return sorted(known.values(), key=lambda known_name: (depth(known_name), known_name.name))
 
 
 def over_committed(provider: Provider) -> Resources:
     """Return by how much each class is used beyond what can be claimed; empty where none is."""
     beyond = {
-        name: used - (each.capacity if (each := provider.inventories.get(name)) else 0)
+        name: used - (inventory.capacity if (inventory := provider.inventories.get(name)) else 0)
         for name, used in provider.used.items()
     }
     return FrozenMap({name: amount for name, amount in beyond.items() if amount > 0})

@@ -9,14 +9,14 @@ from typing import Final
 
 import os_resource_classes
 
-from conductor.placement.devices import SPEC, device_totals, device_wishes
+from conductor.placement.device_classes import SPEC, device_requirements, device_totals
 from conductor.store.records import Host, Inventory
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
-from models.hardware.frozen import FrozenMap
-from models.hardware.guest import ISOLATE, GuestTopology
+from models.hardware.frozen_map import FrozenMap
+from models.hardware.guest_topology import ISOLATE, GuestTopology
 from models.hardware.topology import HostTopology, device_class
-from models.messages.letters import Reservation
+from models.messages.internal import Reservation
 from models.units import KIB_PER_MIB, mib_to_gib_rounded_up
 
 VCPU: Final = "VCPU"
@@ -154,7 +154,7 @@ def most_of(host: Host, resource_class: str) -> int:
 def _devices(flavor: Flavor) -> Mapping[str, int]:
     """Return how many devices the flavor's aliases ask of each class; two may share one."""
     total: Counter[str] = Counter()
-    for alias, count in device_wishes(flavor).items():
+    for alias, count in device_requirements(flavor).items():
         total[device_class(alias)] += count
     return total
 

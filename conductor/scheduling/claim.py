@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from conductor.placement import beside
-from conductor.placement.beside import Taken
-from conductor.placement.claims import Holding, claim_on
+from conductor.placement.local import provider_claims
+from conductor.placement.local.host_claims import HostAllocation, claim_on
+from conductor.placement.local.provider_claims import ProviderAllocation
 from conductor.placement.resources import room
-from conductor.scheduling.asks import group_rule
-from conductor.scheduling.choice import Selection
-from conductor.scheduling.demand import Demand, place
-from conductor.scheduling.fleet import Fleet
-from conductor.scheduling.groups import GroupRule, allows
+from conductor.scheduling.fleet.fleet_snapshot import Fleet
+from conductor.scheduling.host_selection import Selection
+from conductor.scheduling.request.group_rules import GroupRule, allows
+from conductor.scheduling.request.request_spec import RequestSpec, place
+from conductor.scheduling.request.select_hosts import group_rule
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Instance, Migration
 from models.errors import Conflict
-from models.hardware.guest import Misfit, Placement
+from models.hardware.guest_topology import Misfit, Placement
 from models.lifecycle import TaskState
-from models.messages.letters import SelectHosts
+from models.messages.internal import SelectHosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,10 @@ class Claim:
     def __init__(self, uow: UnitOfWork, fleet: Fleet, message: SelectHosts, *, pack: bool) -> None:
         self._uow = uow
         self._message = message
-        self._migrations = {want.instance_id: want.migration_id for want in message.wants}
+        self._migrations = {
+            host_request.instance_id: host_request.migration_id
+            for host_request in message.host_requests
+        }
         self._fleet = fleet
         self._pack = pack
         self._rules: dict[str, GroupRule] = {}
@@ -61,26 +64,30 @@ class Claim:
         self._instances = instances
         self._lock_groups(selections)
         # Before the hosts, as everybody locks them.
-        beside.take(self._uow, map(self._taken, selections))
+        provider_claims.take(self._uow, map(self._taken, selections))
         claimed: list[Claimed] = []
         # In order of name, so that two transactions never wait for each other in a ring.
-        for name in sorted({each.host.name for each in selections}):
-            claimed += self._on_host([each for each in selections if each.host.name == name])
-        for each in claimed:
-            self._save_instance(each)
-        order = {each.demand.instance_id: at for at, each in enumerate(selections)}
-        return sorted(claimed, key=lambda each: order[each.selection.demand.instance_id])
+        for name in sorted({selection.host.name for selection in selections}):
+            claimed += self._on_host(
+                [selection for selection in selections if selection.host.name == name]
+            )
+        for item in claimed:
+            self._save_instance(item)
+        order = {selection.spec.instance_id: at for at, selection in enumerate(selections)}
+        return sorted(claimed, key=lambda item: order[item.selection.spec.instance_id])
 
     def _on_host(self, selections: Sequence[Selection]) -> list[Claimed]:
-        planned = [Claimed(each, each.host.name, each.placement) for each in selections]
-        if not all(self._joins_group(each, each.host.name) for each in selections):
+        planned = [
+            Claimed(selection, selection.host.name, selection.placement) for selection in selections
+        ]
+        if not all(self._joins_group(selection, selection.host.name) for selection in selections):
             raise Conflict("group_moved", "members of the group were placed meanwhile")
         # Later selections of one plan carry the host as the earlier ones leave it.
         after = claim_on(self._uow, selections[0].host, map(self._holding, planned))
         if after is not None:
             self.hosts[after.name] = after
             return planned
-        return [self._anew(each) for each in selections]
+        return [self._anew(selection) for selection in selections]
 
     def _anew(self, selection: Selection) -> Claimed:
         """Claim on the host as it is now, else on the first alternate that takes the instance."""
@@ -91,9 +98,9 @@ class Claim:
             if name != selection.host.name and not self._joins_group(selection, name):
                 continue
             host = self._uow.hosts.lock(name)
-            if host is None or not _takes(host, selection.demand):
+            if host is None or not _takes(host, selection.spec):
                 continue
-            answer = place(selection.demand.shape, host, pack=self._pack)
+            answer = place(selection.spec.shape, host, pack=self._pack)
             if isinstance(answer, Misfit):
                 continue
             claimed = Claimed(selection, name, answer)
@@ -103,23 +110,25 @@ class Claim:
                 return claimed
         raise Conflict("fleet_moved", "neither the host chosen nor an alternate has room any more")
 
-    def _holding(self, claimed: Claimed) -> Holding:
-        instance = self._instances[claimed.selection.demand.instance_id]
+    def _holding(self, claimed: Claimed) -> HostAllocation:
+        instance = self._instances[claimed.selection.spec.instance_id]
         own = claimed.selection.shares.own
         project, user = instance.project_id, instance.user_id
-        return Holding(instance.id, project, claimed.placement, own, user)
+        return HostAllocation(instance.id, project, claimed.placement, own, user)
 
-    def _taken(self, selection: Selection) -> Taken:
-        return Taken(self._instances[selection.demand.instance_id], selection.shares.beside)
+    def _taken(self, selection: Selection) -> ProviderAllocation:
+        return ProviderAllocation(
+            self._instances[selection.spec.instance_id], selection.shares.beside
+        )
 
     def _lock_groups(self, selections: Iterable[Selection]) -> None:
-        rules = {rule.name for each in selections if (rule := _hard_rule(each.demand))}
+        rules = {rule.name for selection in selections if (rule := _hard_rule(selection.spec))}
         for name in sorted(rules):
             self._rules[name] = group_rule(self._uow, name, self._message, lock=True)
 
     def _joins_group(self, selection: Selection, host: str) -> bool:
         """Say whether the group, as it is now, lets the instance be on `host`; if so it joins."""
-        rule = _hard_rule(selection.demand)
+        rule = _hard_rule(selection.spec)
         if rule is None:
             return True
         now = replace(self._rules[rule.name], domain=rule.domain)
@@ -129,7 +138,7 @@ class Claim:
         return True
 
     def _save_instance(self, claimed: Claimed) -> None:
-        instance = self._instances[claimed.selection.demand.instance_id]
+        instance = self._instances[claimed.selection.spec.instance_id]
         migration_id = self._migrations.get(instance.id)
         migration = self._uow.migrations.get(migration_id) if migration_id else None
         if migration is not None:
@@ -160,11 +169,11 @@ def _save_target(uow: UnitOfWork, migration: Migration, claimed: Claimed) -> Non
     )
 
 
-def _hard_rule(demand: Demand) -> GroupRule | None:
-    return demand.group if demand.group is not None and demand.group.hard else None
+def _hard_rule(spec: RequestSpec) -> GroupRule | None:
+    return spec.group if spec.group is not None and spec.group.hard else None
 
 
-def _takes(host: Host, demand: Demand) -> bool:
+def _takes(host: Host, spec: RequestSpec) -> bool:
     """Say whether a host read anew is still in service, or forced, and has the amounts."""
     in_service = host.enabled and not host.forced_down and host.degraded is None
-    return (in_service or demand.forced) and room(host, demand.shape.amounts) is None
+    return (in_service or spec.forced) and room(host, spec.shape.amounts) is None

@@ -15,13 +15,13 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
-from conductor.scheduling import weighers
-from conductor.scheduling.checks import Check, Filter
-from conductor.scheduling.demand import Demand
-from conductor.scheduling.filters import DEFAULT_FILTERS, PHYSICAL
-from conductor.scheduling.fleet import Fleet, Numbers
-from conductor.scheduling.room import Floats
-from conductor.scheduling.weighers import Weigher
+from conductor.scheduling.filters.host_filters import DEFAULT_FILTERS, PHYSICAL
+from conductor.scheduling.fleet.filter_verdicts import Check, Filter
+from conductor.scheduling.fleet.fleet_snapshot import Fleet, Numbers
+from conductor.scheduling.request.request_spec import RequestSpec
+from conductor.scheduling.weighers import host_weighers
+from conductor.scheduling.weighers.headroom import Floats
+from conductor.scheduling.weighers.host_weighers import Weigher
 from models.errors import Broken, Rejected
 
 _log = structlog.get_logger(__name__)
@@ -29,18 +29,20 @@ _log = structlog.get_logger(__name__)
 FILTERS: Final = "conductor.filters"
 WEIGHERS: Final = "conductor.weighers"
 
-_FILTERS: Final[Mapping[str, Filter]] = {each.__name__: each for each in DEFAULT_FILTERS}
+_FILTERS: Final[Mapping[str, Filter]] = {
+    DEFAULT_filter.__name__: DEFAULT_filter for DEFAULT_filter in DEFAULT_FILTERS
+}
 _WEIGHERS: Final[Mapping[str, Weigher]] = {
-    each.__name__: each
-    for each in (
-        *(weigher for weigher, _ in (*weighers.SPREAD, *weighers.PACK)),
-        weighers.less_busy,
-        weighers.few_instances,
-        weighers.own_host,
-        weighers.own_cell,
-        weighers.cpus_left,
-        weighers.memory_left,
-        weighers.disk_left,
+    item.__name__: item
+    for item in (
+        *(weigher for weigher, _ in (*host_weighers.SPREAD, *host_weighers.PACK)),
+        host_weighers.less_busy,
+        host_weighers.few_instances,
+        host_weighers.own_host,
+        host_weighers.own_cell,
+        host_weighers.cpus_left,
+        host_weighers.memory_left,
+        host_weighers.disk_left,
     )
 }
 
@@ -51,7 +53,14 @@ def filters_named(names: Iterable[str]) -> tuple[Filter, ...]:
     Raises `Rejected` (`filter_unknown`, `filter_unloadable`).
     """
     named = [_FILTERS.get(name) or _loaded(FILTERS, name, _FILTERS) for name in names]
-    return (*named, *(each for each in DEFAULT_FILTERS if each in PHYSICAL and each not in named))
+    return (
+        *named,
+        *(
+            DEFAULT_filter
+            for DEFAULT_filter in DEFAULT_FILTERS
+            if DEFAULT_filter in PHYSICAL and DEFAULT_filter not in named
+        ),
+    )
 
 
 def weighers_named(
@@ -88,13 +97,13 @@ def _watched_filter(name: str, function: Filter) -> Filter:
     """Return the filter such that whatever is wrong with it is said to be its fault."""
 
     @wraps(function)
-    def watched(demand: Demand, fleet: Fleet) -> Iterable[Check]:
+    def watched(spec: RequestSpec, fleet: Fleet) -> Iterable[Check]:
         with _named("filter", name):
-            checks = list(function(demand, fleet))
-        for each in checks:
-            if each.passed.shape != (len(fleet),) or each.passed.dtype != np.bool_:
+            checks = list(function(spec, fleet))
+        for check in checks:
+            if check.passed.shape != (len(fleet),) or check.passed.dtype != np.bool_:
                 rule = "should say true or false for each host"
-                raise Broken("filter_failed", f"filter {name} answers wrongly: {each.code} {rule}")
+                raise Broken("filter_failed", f"filter {name} answers wrongly: {check.code} {rule}")
         return checks
 
     return watched
@@ -102,9 +111,9 @@ def _watched_filter(name: str, function: Filter) -> Filter:
 
 def _watched_weigher(name: str, function: Weigher) -> Weigher:
     @wraps(function)
-    def watched(demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
+    def watched(spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | float:
         with _named("weigher", name):
-            weights = function(demand, fleet, rows)
+            weights = function(spec, fleet, rows)
         if np.shape(weights) not in ((), rows.shape) or not np.isfinite(weights).all():
             rule = "should be a finite number, or one for each row"
             raise Broken("weigher_failed", f"weigher {name} answers wrongly: {rule}")

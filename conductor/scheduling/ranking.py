@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from conductor.scheduling.demand import Demand
-from conductor.scheduling.fleet import Fleet, Mask, Numbers, Tagged
-from conductor.scheduling.room import Floats
+from conductor.scheduling.fleet.fleet_snapshot import Fleet, Mask, Numbers, Tagged
+from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.scheduling.weighers.headroom import Floats
 from models.messages.catalogue import OWN_MULTIPLIER
 
 CHEAP_LOOKS: Final = 8
@@ -58,7 +58,7 @@ class RunnerUp:
         }
 
 
-def ranked(alive: Mask, demand: Demand, fleet: Fleet, settings: SchedulingSettings) -> Ranking:
+def ranked(alive: Mask, spec: RequestSpec, fleet: Fleet, settings: SchedulingSettings) -> Ranking:
     """Weigh the rows that are left."""
     rows = np.flatnonzero(alive)
     scores = np.zeros(len(rows))
@@ -68,14 +68,14 @@ def ranked(alive: Mask, demand: Demand, fleet: Fleet, settings: SchedulingSettin
             name = weigher.__name__
             of_own = fleet.tagged(f"{name}{OWN_MULTIPLIER}")
             own = _multipliers(of_own, multiplier, fleet)[rows] if of_own else multiplier
-            part = own * weigher(demand, fleet, rows)
+            part = own * weigher(spec, fleet, rows)
             scores += part
             parts.append((name, part))
     return Ranking(rows, scores, tuple(parts))
 
 
 def best_first(
-    ranking: Ranking, demand: Demand, fleet: Fleet, subset: int, chance: random.Random | None
+    ranking: Ranking, spec: RequestSpec, fleet: Fleet, subset: int, chance: random.Random | None
 ) -> Iterator[int]:
     """Yield places in the ranking: preferred hosts, then by score, equals in order of name.
 
@@ -83,7 +83,7 @@ def best_first(
     which is cheaper than sorting all of them.
     """
     left = ranking.scores.copy()
-    for name in demand.preferred:
+    for name in spec.preferred:
         for at in np.flatnonzero(ranking.rows == fleet.rows.get(name, -1)):
             yield int(at)
             left[at] = -np.inf
@@ -101,11 +101,13 @@ def best_first(
             yield int(at)
 
 
-def runner_up(ranking: Ranking, demand: Demand, fleet: Fleet, chosen: int, second: int) -> RunnerUp:
+def runner_up(
+    ranking: Ranking, spec: RequestSpec, fleet: Fleet, chosen: int, second: int
+) -> RunnerUp:
     """Return what kept the second place of a ranking from being chosen."""
     host = fleet.hosts[ranking.rows[second]].name
     behind = float(ranking.scores[chosen] - ranking.scores[second])
-    if fleet.hosts[ranking.rows[chosen]].name in demand.preferred:
+    if fleet.hosts[ranking.rows[chosen]].name in spec.preferred:
         return RunnerUp(host, behind, ASKED_FIRST)
     if behind <= 0:
         return RunnerUp(host, behind, BY_NAME if behind == 0 and chosen < second else BY_CHANCE)
@@ -114,7 +116,7 @@ def runner_up(ranking: Ranking, demand: Demand, fleet: Fleet, chosen: int, secon
         for name, part in ranking.parts
         if not isinstance(part, float | int)
     ]
-    _, name, part = max(gaps, key=lambda each: each[0])
+    _, name, part = max(gaps, key=lambda gap: gap[0])
     return RunnerUp(host, behind, name, float(part[second]), float(part[chosen]))
 
 
@@ -131,7 +133,7 @@ def _drawn(left: Floats, subset: int, chance: random.Random | None) -> list[int]
 def _multipliers(of_own: Sequence[Tagged], usual: float, fleet: Fleet) -> Floats:
     """Return every host's multiplier: the least of its aggregates, else the usual one."""
     least = np.full(len(fleet), np.inf)
-    for each in of_own:
+    for tagged in of_own:
         with suppress(ValueError):
-            np.minimum(least, float(each.value), out=least, where=each.hosts)
+            np.minimum(least, float(tagged.value), out=least, where=tagged.hosts)
     return np.where(np.isfinite(least), least, usual)

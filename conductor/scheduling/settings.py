@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from conductor.scheduling.checks import Filter
-from conductor.scheduling.demand import Demand
-from conductor.scheduling.filters import DEFAULT_FILTERS, PHYSICAL
-from conductor.scheduling.weighers import PACK, SPREAD, Weigher
+from conductor.scheduling.filters.host_filters import DEFAULT_FILTERS, PHYSICAL
+from conductor.scheduling.fleet.filter_verdicts import Filter
+from conductor.scheduling.request.request_spec import RequestSpec
+from conductor.scheduling.weighers.host_weighers import PACK, SPREAD, Weigher
 
 ONE_IN: Final = 128
 MOST_SPREAD: Final = 64
@@ -50,10 +50,10 @@ class SchedulingSettings:
         most = MOST_PACKED if self.pack else MOST_SPREAD
         return max(1, min(most, candidates // ONE_IN))
 
-    def filters_for(self, demand: Demand) -> tuple[Filter, ...]:
+    def filters_for(self, spec: RequestSpec) -> tuple[Filter, ...]:
         """The filters in force for a demand: of a forced one, the physical ones."""
-        if demand.forced:
-            return tuple(each for each in self.filters if each in PHYSICAL)
+        if spec.forced:
+            return tuple(iterable for iterable in self.filters if iterable in PHYSICAL)
         return self.filters
 
     @property

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from conductor.store.records import Inventory
 from models.hardware.flavor import Flavor
-from models.hardware.frozen import FrozenMap
-from models.hardware.guest import Placement
+from models.hardware.frozen_map import FrozenMap
+from models.hardware.guest_topology import Placement
 from models.hardware.image import Image
-from models.messages.hardware import (
+from models.messages.hardware_json import (
     flavor_from_row,
     flavor_to_json,
     image_from_row,
@@ -29,8 +29,8 @@ from models.messages.hardware import (
 
 _REPLACEMENT: Final = "\ufffd"
 _REMEMBERED: Final = 4096
-_INVENTORY: Final = tuple(each.name for each in fields(Inventory))
-_USUAL: Final = tuple(each.default for each in fields(Inventory))
+_INVENTORY: Final = tuple(field.name for field in fields(Inventory))
+_USUAL: Final = tuple(field.default for field in fields(Inventory))
 _ALWAYS: Final = 3
 
 
@@ -100,7 +100,7 @@ def _placement(text: str | bytes) -> Placement:
 
 
 def _inventory_text(inventory: Mapping[str, Inventory]) -> str:
-    return to_text({name: _numbers(each) for name, each in inventory.items()})
+    return to_text({name: _numbers(item) for name, item in inventory.items()})
 
 
 def _numbers(inventory: Inventory) -> list[float | None]:

@@ -26,7 +26,7 @@ from conductor.store.records import (
 )
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
-from models.messages.letters import Letter
+from models.messages.internal import OutgoingMessage
 
 T = TypeVar("T")
 
@@ -216,10 +216,10 @@ class UnitOfWork(Protocol):
     catalogue: Rows[CatalogueEntry]
 
     @property
-    def posted(self) -> Sequence[Letter]:
+    def posted(self) -> Sequence[OutgoingMessage]:
         """The letters written to the outbox by this transaction."""
 
-    def post(self, letter: Letter) -> None:
+    def post(self, outgoing: OutgoingMessage) -> None:
         """Promise a letter: it leaves if and only if this transaction commits."""
 
     def lock(self, name: str) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from conductor.store.inventory import Inventory as Inventory  # noqa: PLC0414 - a record, kept apart for its length
+from conductor.store.inventory_record import Inventory as Inventory  # noqa: PLC0414 - a record, kept apart for its length
 from models.hardware.flavor import Flavor
-from models.hardware.frozen import FrozenMap
-from models.hardware.guest import Placement
+from models.hardware.frozen_map import FrozenMap
+from models.hardware.guest_topology import Placement
 from models.hardware.image import Image
 from models.hardware.topology import HostTopology
 from models.lifecycle import (

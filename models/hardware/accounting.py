@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from models.errors import Rejected
 from models.hardware.cpuset import CpuMask, cpus_of
-from models.hardware.guest import PlacedCell, PlacedDevices, Placement
+from models.hardware.guest_topology import PlacedCell, PlacedDevices, Placement
 from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
 from models.units import KIB_PER_MIB
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import Final
 
 from models.errors import Rejected
 from models.hardware.cpuset import CpuMask, format_cpu_list
-from models.hardware.memory_wishes import size_in_kib
-from models.hardware.wording import cpu_list, whole_number, wrong
+from models.hardware.requirements.memory_requirements import size_in_kib
+from models.hardware.requirements.parsing import cpu_list, whole_number, wrong
 
 _PAGES: Final = "reserved_huge_pages"
 _INVALID: Final = "reserved_huge_pages_invalid"

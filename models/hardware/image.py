@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 
 PropertyValue: TypeAlias = object
 """A JSON scalar, or a list of them (kept as a tuple, so that an image stays hashable)."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from models.hardware.cpuset import CpuMask
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class PciRequest:
     resource_class: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "spec", tuple(FrozenMap(each) for each in self.spec))
+        object.__setattr__(self, "spec", tuple(FrozenMap(row) for row in self.spec))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pydantic import Field, WithJsonSchema
 
 from models.errors import ConductorError
 from models.messages.base import Versioned
-from models.messages.letters import Letter
+from models.messages.internal import OutgoingMessage
 
 _FAULT: Final[dict[str, Any]] = {
     "type": "object",
@@ -60,9 +60,9 @@ ANSWERS: dict[str, type[Versioned]] = {kind.task: kind for kind in (OperationEnd
 """Name to class of all that is sent to the queue `reply_to`."""
 
 
-def answer_letter(reply_to: str, answer: OperationEnded | RequestRefused) -> Letter:
+def answer_message(reply_to: str, answer: OperationEnded | RequestRefused) -> OutgoingMessage:
     """Return the letter that carries an answer; it is correlated by the id of the request."""
-    return Letter(
+    return OutgoingMessage(
         queue=reply_to,
         task=answer.task,
         body=answer.to_json(),
@@ -71,7 +71,7 @@ def answer_letter(reply_to: str, answer: OperationEnded | RequestRefused) -> Let
     )
 
 
-def refusal_letter(reply_to: str, operation_id: str, error: ConductorError) -> Letter:
+def refusal_message(reply_to: str, operation_id: str, error: ConductorError) -> OutgoingMessage:
     """Return the letter that tells a sender why its request became no operation."""
     refused = RequestRefused(operation_id=operation_id[:255], error=error.to_json())
-    return answer_letter(reply_to, refused)
+    return answer_message(reply_to, refused)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from models.errors import Rejected
-from models.messages.plain import unkeepable
+from models.messages.json_safety import unkeepable
 from models.messages.versions import CONVERTERS, Converters, to_current
 from models.secrets import MASK, is_secret, shown
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from models.messages.letters import Letter
+from models.messages.internal import OutgoingMessage
 
 
 class Carrier(Protocol):
     """Takes letters to their queues, at least once."""
 
-    def send(self, letters: Sequence[Letter]) -> None:
+    def send(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
         """Return when every letter is safe with the carrier; raise `Unreachable` otherwise.
 
         After `Unreachable` some may have arrived: letter ids are stable, so send all again.
-        `data["letters"]` names those that may not have, `data["unsendable"]` (id to reason) those
+        `data["unsent"]` names those that may not have, `data["unsendable"]` (id to reason) those
         that never will.
         """

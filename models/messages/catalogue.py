@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from models.messages.base import Message
-from models.messages.names import Host, Name, NameKey
+from models.messages.name_rules import Host, Name, NameKey
 
 Limit = Annotated[int, Field(ge=-1, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]

@@ -1,7 +1,7 @@
 """The JSON of hosts, flavors, images, guests and placements as others write it, checked.
 
 Only what comes from outside passes here; what we wrote ourselves is read by the `*_from_row`
-functions of `models.messages.hardware`, which cost a fraction.
+functions of `models.messages.hardware_json`, which cost a fraction.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from models.hardware.cpuset import HIGHEST_CPU
-from models.hardware.numa_wishes import MOST_GUEST_CELLS
+from models.hardware.requirements.numa_requirements import MOST_GUEST_CELLS
 from models.messages.base import Message
 from models.messages.catalogue import Count
 

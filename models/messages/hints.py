@@ -36,8 +36,8 @@ def _ids(said: Mapping[str, Any], hint: str) -> tuple[str, ...]:
     if value is None:
         return ()
     ids = [value] if isinstance(value, str) else value
-    if isinstance(ids, list | tuple) and all(isinstance(each, str) for each in ids):
-        return tuple(each.lower() for each in ids)
+    if isinstance(ids, list | tuple) and all(isinstance(identifier, str) for identifier in ids):
+        return tuple(identifier.lower() for identifier in ids)
     raise Rejected(
         "hint_invalid",
         f"scheduler_hints.{hint} is {value!r}: should be instance ids",

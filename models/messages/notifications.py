@@ -8,7 +8,7 @@ from pydantic import Field, WithJsonSchema
 
 from models.lifecycle import InstanceState, OperationState
 from models.messages.base import Message, Versioned
-from models.messages.letters import Letter
+from models.messages.internal import OutgoingMessage
 
 TOPIC: Final = "notifications"
 """The exchange; a letter for it has the queue name `notifications.<kind>.<event>`."""
@@ -61,9 +61,9 @@ NOTICES: Final[dict[str, type[Versioned]]] = {OperationNotified.task: OperationN
 """Name to class of all that goes to the exchange `notifications`."""
 
 
-def notice_letter(notice: OperationNotified) -> Letter:
+def notification_message(notice: OperationNotified) -> OutgoingMessage:
     """Return the letter that carries a notice; its id tells a repeated one from a new one."""
-    return Letter(
+    return OutgoingMessage(
         queue=f"{TOPIC}.{notice.kind}.{notice.event}",
         task=notice.task,
         body=notice.to_json(),
@@ -71,10 +71,10 @@ def notice_letter(notice: OperationNotified) -> Letter:
     )
 
 
-def topic_key(letter: Letter) -> str | None:
+def topic_key(outgoing: OutgoingMessage) -> str | None:
     """Return the routing key of a letter that is for listeners, nothing for any other.
 
     Its task counts too: a caller may name its reply queue as it likes.
     """
-    place, _, key = letter.queue.partition(".")
-    return key if place == TOPIC and letter.task in NOTICES else None
+    place, _, key = outgoing.queue.partition(".")
+    return key if place == TOPIC and outgoing.task in NOTICES else None

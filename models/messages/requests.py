@@ -14,7 +14,7 @@ from models.errors import Rejected
 from models.ids import is_uuid
 from models.messages.base import Message, Versioned, parse
 from models.messages.catalogue import CATALOGUE, FlavorBody, ImageBody
-from models.messages.names import Host, Name, Words
+from models.messages.name_rules import Host, Name, Words
 from models.messages.versions import CONVERTERS, Converters
 from models.secrets import secret_fields
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from conductor.operations.waits import ON_HOST
+from conductor.operations.engine.wait_reasons import ON_HOST
 from tests.acceptance.killing import Killer
 from tests.acceptance.stops import Hit, Moment
 

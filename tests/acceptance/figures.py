@@ -29,12 +29,12 @@ def told(figures: Iterable[Figures]) -> list[str]:
     """Return in words what all fleets of a run have been through, nothing for none."""
     faults: Counter[str] = Counter()
     operations, unended, rest_s, worst = 0, 0, 0.0, Figures()
-    for each in figures:
-        operations += each.operations
-        unended += each.unended
-        faults += each.faults
-        rest_s = max(rest_s, each.rest_s)
-        worst = max(worst, each, key=lambda one: one.worst_s)
+    for figure in figures:
+        operations += figure.operations
+        unended += figure.unended
+        faults += figure.faults
+        rest_s = max(rest_s, figure.rest_s)
+        worst = max(worst, figure, key=lambda one: one.worst_s)
     if not faults:
         return []
     kinds = ", ".join(f"{count} {what}" for what, count in faults.most_common())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 from conductor.store.records import DeadLetter, Host, Instance, OperationRecord
 from models.lifecycle import InstanceState
 from tests.acceptance.figures import Figures

@@ -52,7 +52,7 @@ class Outages:
             for id_, kind in kinds.items():
                 self.met[kind, service] += 1
                 trees = uow.operations.where(root_id=id_, ended_at=None)
-                self.places |= {(each.kind, each.step, service) for each in trees}
+                self.places |= {(tree.kind, tree.step, service) for tree in trees}
         self._crashes[service]()
         self._fleet.figures.faults[f"{service} crashed"] += 1
 
@@ -62,6 +62,6 @@ def fly(
 ) -> None:
     """Take everybody on their trips, leg by leg; the `first` outage of each leg is this one."""
     for number in range(max(len(traveller.legs) for traveller in travellers)):
-        flying = [each for each in travellers if number < len(each.legs)]
+        flying = [item for item in travellers if number < len(item.legs)]
         strike = partial(outages.strike, first=first) if outages else None
         go_together(fleet, flying, number, strike)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from conductor.operations.waits import is_ask
+from conductor.operations.engine.wait_reasons import is_dispatch
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.trips import END_S, TRIPS, Traveller, go_together, travellers_of
 from tests.operations.audit import check_at_any_time, check_at_rest
@@ -74,8 +74,8 @@ def wait_out(fleet: Fleet, ids: Iterable[str], seen: Mapping[str, Progress]) -> 
                 record = uow.operations.get(id_)
                 if record is not None and record.state.ended:
                     continue
-                out = any(is_ask(each.waiting_on) for each in tree)
-                progress = tuple(sorted((each.id, each.sequence) for each in tree))
+                out = any(is_dispatch(operation.waiting_on) for operation in tree)
+                progress = tuple(sorted((operation.id, operation.sequence) for operation in tree))
                 if not out or progress == seen.get(id_):
                     return False
                 found[id_] = progress

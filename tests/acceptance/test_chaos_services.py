@@ -102,7 +102,7 @@ def test_services_crash_in_turn_at_every_ask_of_every_operation(
         check_at_rest(own_fleet)
         assert [traveller.effects() for traveller in travellers] == once
         check_all_shown(own_fleet, travellers)
-    assert set(outages.met) == {(kind, each) for kind in EVERY_KIND for each in SERVICES}
+    assert set(outages.met) == {(kind, service) for kind in EVERY_KIND for service in SERVICES}
     print(f"\n{outages.met.total()} operations met {own_fleet.figures.faults}")
     print(f"{len(outages.places)} places, as step and service")
     assert all(member.alive for member in own_fleet.members.values())

@@ -15,7 +15,13 @@ from tests.environment.variables import CHECKOUT
 from tests.limits import limit_s
 
 COMMAND = [sys.executable, "-m", "conductor"]
-FORBIDDEN_ON_HOSTS = ("sqlalchemy", "psycopg", "alembic", "models.tables", "conductor.store.sql")
+FORBIDDEN_ON_HOSTS = (
+    "sqlalchemy",
+    "psycopg",
+    "alembic",
+    "models.tables",
+    "conductor.store.sql.sql_store",
+)
 
 
 @dataclass
@@ -116,8 +122,8 @@ def test_a_compute_worker_never_holds_the_databases_code(site: Site) -> None:
     """Loading everything that `serve compute` loads brings none of it in."""
     names = ", ".join(repr(name) for name in FORBIDDEN_ON_HOSTS)
     program = (
-        "import sys; from conductor.cli.registry import command_line;"
-        "command_line(['serve', 'compute']); import conductor.cli.compute_worker;"
+        "import sys; from conductor.cli.command_registry import command_line;"
+        "command_line(['serve', 'compute']); import conductor.processes.compute_process;"
         f"print([name for name in ({names}) if name in sys.modules])"
     )
     loaded = subprocess.run(

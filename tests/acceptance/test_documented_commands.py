@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conductor.cli.registry import MODULES
+from conductor.cli.command_registry import MODULES
 from tests.cli.running import runner
 from tests.environment.variables import CHECKOUT
 from tests.limits import limit_s

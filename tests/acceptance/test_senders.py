@@ -76,7 +76,11 @@ def told(fleet: Fleet, mailbox: str, count: int) -> dict[str, dict[str, Any]]:
 
 def dead_letters_of(fleet: Fleet, id_: str) -> list[DeadLetter]:
     with fleet.store.read() as uow:
-        return [each for each in uow.dead_letters.where() if each.headers.get("id") == id_]
+        return [
+            dead_letter
+            for dead_letter in uow.dead_letters.where()
+            if dead_letter.headers.get("id") == id_
+        ]
 
 
 def test_ten_lines_of_celery_build_an_instance_and_wait_for_it(
@@ -166,8 +170,8 @@ def test_another_request_under_the_same_id_is_told_and_kept_and_changes_nothing(
     ask(fleet, build_body(SHARED, count=3), id_, other)
     refused = told(fleet, other, 1)["conductor.request_refused"]
     assert (refused["state"], refused["error"]["code"]) == ("REJECTED", "duplicate_id")
-    [letter] = dead_letters_of(fleet, id_)
-    assert letter.reason.startswith("duplicate_id: ")
+    [outgoing] = dead_letters_of(fleet, id_)
+    assert outgoing.reason.startswith("duplicate_id: ")
     assert followed(fleet, id_).get(timeout=limit_s(10)) == {"instances": [instance_of(id_)]}
     with fleet.store.read() as uow:
         assert uow.instances.get(instance_of(id_, 1)) is None
@@ -187,9 +191,9 @@ def test_a_request_of_a_newer_version_fails_at_once_and_is_kept(fleet: Fleet) ->
     answer = told(fleet, mailbox, 1)["conductor.operation_ended"]
     assert answer["error"]["code"] == "version_unsupported"
     assert fleet.ended(id_).state is OperationState.FAILED
-    [letter] = dead_letters_of(fleet, id_)
-    assert letter.reason.startswith("version_unsupported: version is 2")
-    assert json.loads(letter.body) == newer
+    [outgoing] = dead_letters_of(fleet, id_)
+    assert outgoing.reason.startswith("version_unsupported: version is 2")
+    assert json.loads(outgoing.body) == newer
 
 
 def test_a_caller_that_has_gone_harms_nobody(fleet: Fleet) -> None:

@@ -35,4 +35,4 @@ def test_every_service_crashes_in_the_middle_of_every_operation(
     for host in small_fleet.hosts:
         small_fleet.members[f"compute-{host}"].thaw()
     staged.check_all_end(up_at, "a crash of every service")
-    assert set(outages.met) == {(kind, each) for kind in EVERY_KIND for each in SERVICES}
+    assert set(outages.met) == {(kind, name) for kind in EVERY_KIND for name in SERVICES}

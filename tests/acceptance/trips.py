@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conductor import hosts
+from conductor.hosts import host_administration
 from conductor.store.records import OperationRecord
 from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import Fleet
@@ -41,7 +41,7 @@ class Leg:
 def lose_its_host(fleet: Fleet, instance_id: str) -> None:
     """Declare an instance's host dead, as whoever has fenced it does."""
     with fleet.store.begin() as uow:
-        hosts.force_down(uow, fleet.instance(instance_id).host or "", "fenced")
+        host_administration.force_down(uow, fleet.instance(instance_id).host or "", "fenced")
 
 
 def find_hosts_again(fleet: Fleet, _: str) -> None:
@@ -49,7 +49,7 @@ def find_hosts_again(fleet: Fleet, _: str) -> None:
     with fleet.store.begin() as uow:
         for host in uow.hosts.where():
             if host.forced_down:
-                hosts.set_enabled(uow, host.name, enabled=True, reason=None)
+                host_administration.set_enabled(uow, host.name, enabled=True, reason=None)
 
 
 BUILD = Leg("build_instances", InstanceState.ACTIVE)
@@ -94,7 +94,7 @@ def define_rack(fleet: Fleet, hosts: Iterable[str]) -> None:
     with fleet.store.read() as uow:
         known = uow.catalogue.get("aggregate", RACK)
     if known is None:
-        fleet.define("aggregate", name=RACK, hosts=list(hosts))
+        fleet.define("aggregate", name=RACK, hosts=list(host_administration))
 
 
 class Traveller:
@@ -179,11 +179,11 @@ def go_together(
     strike: Callable[[Mapping[str, str]], None] | None = None,
 ) -> None:
     """Take everybody through one leg, side by side; `strike` gets the kinds of operations by id."""
-    for each in travellers:
-        each.prepare(number)
-    for each in travellers:
-        each.ask(number)
+    for traveller in travellers:
+        traveller.prepare(number)
+    for traveller in travellers:
+        traveller.ask(number)
     if strike is not None:
-        strike({each.ids[number]: each.legs[number].task for each in travellers})
-    for each in travellers:
-        each.check(number, fleet.ended(each.ids[number], END_S))
+        strike({traveller.ids[number]: traveller.legs[number].task for traveller in travellers})
+    for traveller in travellers:
+        traveller.check(number, fleet.ended(traveller.ids[number], END_S))

@@ -96,7 +96,7 @@ class Wire:
 
 
 def _shut(sockets: tuple[socket.socket, ...]) -> None:
-    for each in sockets:
+    for item in sockets:
         with suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
-        each.close()
+            item.shutdown(socket.SHUT_RDWR)
+        item.close()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from conductor.cli.embedded import ComputeHost, Embedded
+from conductor.processes.embedded import ComputeHost, Embedded
 from conductor.settings import Settings
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 from conductor.store.ports import Store
-from models.messages.hardware import host_from_json
-from models.tables.upgrade import upgrade
+from models.messages.hardware_json import host_from_json
+from models.tables.schema_upgrade import upgrade
 from tests.benchmarks.report import Figure, report
 from tests.operations.world import CONTEXT, small_host
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.ports import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
-from workers.journal.file import FileJournal
+from workers.journal.journal_file import FileJournal
 
 HOSTS = 20
 BUILDS = 600

@@ -18,13 +18,13 @@ from random import Random
 from statistics import median
 from typing import NamedTuple
 
-from models.hardware.constraints import guest_topology
-from models.hardware.cpu_topology import best_topology, topology_bounds
-from models.hardware.fitting import fit
+from models.hardware.fitting.fit_guest import fit
 from models.hardware.flavor import Flavor
-from models.hardware.guest import Misfit, Placement
+from models.hardware.guest_topology import Misfit, Placement
 from models.hardware.image import Image
-from models.hardware.wishes import Wishes, all_wishes
+from models.hardware.requirements.cpu_topology import best_topology, topology_bounds
+from models.hardware.requirements.guest_requirements import GuestRequirements, all_requirements
+from models.hardware.requirements.numa_constraints import guest_topology
 from tests.benchmarks.hardware_cases import (
     Asked,
     case_lines,
@@ -70,8 +70,16 @@ def test_reading_flavors() -> None:
         [
             _least("pinned, two cells", lambda: guest_topology(equal, image), "<= 30"),
             _least("pinned, two cells by maps", lambda: guest_topology(mapped, image), "<= 30"),
-            _least("all fields of guest", lambda: all_wishes(Wishes(equal, image)), "<= 100"),
-            _least("all fields, all used", lambda: all_wishes(Wishes(full, image)), "<= 100"),
+            _least(
+                "all fields of guest",
+                lambda: all_requirements(GuestRequirements(equal, image)),
+                "<= 100",
+            ),
+            _least(
+                "all fields, all used",
+                lambda: all_requirements(GuestRequirements(full, image)),
+                "<= 100",
+            ),
             _least("best CPU topology of 256", lambda: best_topology(256, bounds), "<= 100"),
         ],
     )

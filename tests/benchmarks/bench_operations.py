@@ -15,25 +15,25 @@ from typing import Any
 
 import pytest
 
-from conductor import hosts
-from conductor.cli.embedded import ComputeHost, Embedded
+from conductor.hosts import host_administration
+from conductor.processes.embedded import ComputeHost, Embedded
 from conductor.settings import Settings
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 from conductor.store.ports import Store
-from models.messages.hardware import host_from_json
-from models.tables.upgrade import upgrade
+from models.messages.hardware_json import host_from_json
+from models.tables.schema_upgrade import upgrade
 from tasks.app import make_app
-from tasks.carrier import CeleryCarrier
 from tasks.routing import declare_topology
+from tasks.sending.celery_carrier import CeleryCarrier
 from tests.benchmarks.lives import EVACUATED, WHOLE_LIFE, Lives, build
 from tests.benchmarks.processes import running
 from tests.benchmarks.report import Figure, report
 from tests.benchmarks.wire import EVENT, NOTICE, Ears, Tap, Traffic, octets
 from tests.environment import variables
 from tests.operations.world import small_host
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.ports import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
-from workers.journal.file import FileJournal
+from workers.journal.journal_file import FileJournal
 
 HOSTS = 6
 LOST = "host-0"
@@ -57,7 +57,7 @@ def test_mixed_operations_a_second_embedded(tmp_path: Path) -> None:
     system.bus.listen(LISTENER)
     system.start()
     _await_hosts(store)
-    lives = Lives(lambda letter: system.bus.send([letter]), partial(_hear_embedded, system))
+    lives = Lives(lambda outgoing: system.bus.send([outgoing]), partial(_hear_embedded, system))
     lost = _instances_of_a_lost_host(lives, store, EMBEDDED_LIVES // 4)
     sent, spent = system.bus.sent, time.process_time()
     operations, wall = _mix(lives, EMBEDDED_LIVES, lost)
@@ -96,7 +96,7 @@ def test_mixed_operations_a_second_over_services(
     counted_octets = partial(octets, broker_url, service_variables[variables.BROKER_CONTROL])
     with app.connection_for_write() as connection, running(environ, tmp_path, HOSTS):
         declare_topology(connection)
-        lives = Lives(lambda letter: carrier.send([letter]), Ears(connection).hear)
+        lives = Lives(lambda outgoing: carrier.send([outgoing]), Ears(connection).hear)
         _await_hosts(store)
         lost = _instances_of_a_lost_host(lives, store, (COUNTED_LIVES + SERVICES_LIVES) // 4)
         tap = Tap(connection)
@@ -124,7 +124,7 @@ def _instances_of_a_lost_host(lives: Lives, store: Store, count: int) -> list[st
     lives.end()
     lives.asked.clear()
     with store.begin() as uow:
-        hosts.force_down(uow, LOST, "fenced")
+        host_administration.force_down(uow, LOST, "fenced")
     return ids
 
 
@@ -156,8 +156,8 @@ def _by_kind(traffic: Traffic, asked: Mapping[str, str]) -> list[Figure]:
 
 
 def _hear_embedded(system: Embedded) -> Mapping[str, Any] | None:
-    letter = system.bus.take(LISTENER, 0.5)
-    return None if letter is None else letter.body
+    outgoing = system.bus.take(LISTENER, 0.5)
+    return None if outgoing is None else outgoing.body
 
 
 def _await_hosts(store: Store) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from conductor.store.open import open_store
-from models.tables.upgrade import upgrade
+from conductor.store.open_store import open_store
+from models.tables.schema_upgrade import upgrade
 from tests.benchmarks.claiming import offer, overcommitted, race
 from tests.benchmarks.report import Figure, report
 

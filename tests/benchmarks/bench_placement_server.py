@@ -20,17 +20,17 @@ from itertools import product
 
 import pytest
 
-from conductor.placement.forest import Forest
-from conductor.placement.http_client import PlacementClient, Question
-from conductor.placement.http_placement import HttpPlacement
-from conductor.placement.http_shapes import inventories_json
+from conductor.placement.http.http_client import PlacementClient, Question
+from conductor.placement.http.http_placement import HttpPlacement
+from conductor.placement.http.serialization import inventories_json
+from conductor.placement.local.provider_index import ProviderIndex
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import Consumer
-from conductor.placement.requests import CandidateRequest, RequestGroup
-from conductor.placement.store_placement import StorePlacement
-from conductor.store.open import open_store
+from conductor.placement.request_groups import CandidateRequest, RequestGroup
+from conductor.store.open_store import open_store
 from conductor.store.records import Inventory
-from models.tables.upgrade import upgrade
+from models.tables.schema_upgrade import upgrade
 from tests.benchmarks.report import Figure, report
 from tests.environment import placement as environment
 
@@ -94,19 +94,19 @@ def test_candidates_and_a_claim_beside_a_published_server(
             )
         ]
         ours = [Contender("ours on PostgreSQL", limit, 1, own, OURS_MEASURED) for limit in LIMITS]
-        for each in (*theirs, *ours):
-            each.claim(each.limit)
+        for contender in (*theirs, *ours):
+            contender.claim(contender.limit)
         for _ in range(ROUNDS):
-            for each in (*theirs, *ours):
-                each.go()
+            for contender in (*theirs, *ours):
+                contender.go()
     figures = [*map(_figure, theirs)]
-    for each in ours:
-        same = [other for other in theirs if other.limit == each.limit]
-        alone = each.rate / max(other.rate for other in same if other.clients == 1)
-        best = each.rate / max(other.rate for other in same)
-        limit = f"limit {each.limit:,}"
+    for contender in ours:
+        same = [other for other in theirs if other.limit == contender.limit]
+        alone = contender.rate / max(other.rate for other in same if other.clients == 1)
+        best = contender.rate / max(other.rate for other in same)
+        limit = f"limit {contender.limit:,}"
         figures += [
-            _figure(each),
+            _figure(contender),
             Figure(f"ours / server, 1 client each, {limit}", alone, "times", "≥ 50"),
             Figure(f"ours with 1 client / server's best, {limit}", best, "times"),
         ]
@@ -141,11 +141,11 @@ def _ours(url: str) -> Iterator[Claiming]:
             with store.begin() as uow:
                 for number in range(first, first + BATCH):
                     _make(StorePlacement(uow), number)
-        forest = Forest()
+        provider_index = ProviderIndex()
 
         def claim(limit: int) -> None:
             with store.begin() as uow:
-                _claimed(StorePlacement(uow, forest), limit)
+                _claimed(StorePlacement(uow, provider_index), limit)
 
         yield claim
 

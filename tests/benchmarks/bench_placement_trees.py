@@ -10,15 +10,16 @@ import time
 import tracemalloc
 import uuid
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 
-from conductor.placement.candidates import candidates
-from conductor.placement.forest import Forest
+from conductor.placement.candidates.candidate_search import candidates
+from conductor.placement.local.provider_index import ProviderIndex
 from conductor.placement.providers import provider_id_of
-from conductor.placement.requests import CandidateRequest, RequestGroup, TraitRule
-from conductor.store.memory import MemoryStore
+from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.records import Host, Inventory, Provider
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 from models.hardware.topology import HostTopology
 from tests.benchmarks.report import Figure, report
 from tests.benchmarks.wide_trees import Case, cases
@@ -47,11 +48,11 @@ PORTS = CandidateRequest(
 def test_wide_trees() -> None:
     figures = []
     for width in (WIDE, WIDER):
-        took = sorted(((_best_ms(each, 3), each) for each in cases(width)), key=lambda one: -one[0])
-        for ms, each in took:
+        took = sorted(((_best_ms(case, 3), case) for case in cases(width)), key=lambda one: -one[0])
+        for ms, case in took:
             goal = f"≤ {GOAL_MS}" if width == WIDE else ""
-            figures.append(Figure(f"{width} by {width}: {each.name}", ms, "ms", goal))
-        peak = max(_peak_kib(each) for each in cases(width))
+            figures.append(Figure(f"{width} by {width}: {case.name}", ms, "ms", goal))
+        peak = max(_peak_kib(case) for case in cases(width))
         figures.append(Figure(f"{width} by {width}: most memory at once", peak, "KiB"))
     report("placement_wide_trees", figures)
 
@@ -60,16 +61,17 @@ def test_first_candidates_of_a_fleet() -> None:
     figures = []
     for count in FLEETS:
         for kind, ports, request in (("hosts", 0, SIMPLE), ("trees of five", 4, PORTS)):
-            store, forest = _fleet(count, ports), Forest()
+            store, provider_index = _fleet(count, ports), ProviderIndex()
             with store.read() as uow:
-                read_ms = _ms(lambda: forest.refresh(uow))  # noqa: B023 - called at once
+                read_ms = _ms(partial(provider_index.refresh, uow))
             label = f"{count:,} {kind}"
             figures.append(Figure(f"{label}: read at first", read_ms, "ms"))
             for name, limit, rounds in (
                 ("first answer", 1, 1), ("1 candidate", 1, 20),
                 ("10 candidates", 10, 20), (f"{MANY:,} candidates", MANY, 3),
             ):  # fmt: skip
-                ms = min(_ms(lambda: forest.candidates(request, limit)) for _ in range(rounds))  # noqa: B023 - called at once
+                search = partial(provider_index.candidates, request, limit)
+                ms = min(_ms(search) for _ in range(rounds))
                 goal = "≤ 1" if kind == "hosts" and rounds > 1 and limit < MANY else ""
                 figures.append(Figure(f"{label}: {name}", ms, "ms", goal))
     report("placement_forest", figures)
@@ -112,7 +114,7 @@ def _fleet(count: int, ports: int) -> MemoryStore:
     for number in range(count):
         name = f"host-{number:05}"
         root = provider_id_of(name)
-        used = {each: chance.randrange(has.capacity) for each, has in inventory.items()}
+        used = {item: chance.randrange(has.capacity) for item, has in inventory.items()}
         traits = (TRAIT,) if chance.random() < 0.5 else ()
         hosts.append(Host(name, HostTopology(()), inventory, used, traits=traits, provider_id=root))
         children += [

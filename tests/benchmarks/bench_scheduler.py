@@ -21,11 +21,11 @@ from typing import IO, Any
 import psycopg
 import pytest
 
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 from conductor.store.ports import Store
 from models.hardware.flavor import Flavor
-from models.messages.letters import SelectHosts
-from models.tables.upgrade import upgrade
+from models.messages.internal import SelectHosts
+from models.tables.schema_upgrade import upgrade
 from tests.benchmarks.half_full import PINNED, asks, fill, flavor, overlaps
 from tests.benchmarks.report import Figure, report
 
@@ -52,12 +52,12 @@ class Run:
 
     @property
     def took_ms(self) -> list[float]:
-        return sorted(1000 * took for each in self.results for took in each["took_s"])
+        return sorted(1000 * took for result in self.results for took in result["took_s"])
 
     @property
     def rate(self) -> float:
-        began = min(each["started"] for each in self.results)
-        ended = max(each["ended"] for each in self.results)
+        began = min(result["started"] for result in self.results)
+        ended = max(result["ended"] for result in self.results)
         return len(self.took_ms) / (ended - began)
 
     @property
@@ -68,7 +68,7 @@ class Run:
     def own_p50_ms(self) -> float:
         """The process's own work, which a busy machine lengthens less."""
         return statistics.median(
-            1000 * worked for each in self.results for worked in each["worked_s"]
+            1000 * worked for result in self.results for worked in result["worked_s"]
         )
 
     @property
@@ -78,11 +78,11 @@ class Run:
     @property
     def conflicts(self) -> float:
         """How many in a hundred decisions met somebody who had moved first."""
-        met = sum(count for each in self.results for count in each["conflicts"].values())
+        met = sum(count for result in self.results for count in result["conflicts"].values())
         return 100 * met / len(self.took_ms)
 
     def outcomes(self, name: str) -> int:
-        return sum(each["outcomes"].get(name, 0) for each in self.results)
+        return sum(result["outcomes"].get(name, 0) for result in self.results)
 
 
 @pytest.fixture(scope="module")

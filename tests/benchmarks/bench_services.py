@@ -15,10 +15,10 @@ import pytest
 from celery import Celery
 from kombu import Exchange, Queue
 
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 from conductor.store.ports import Store
 from models.ids import new_operation_id
-from models.tables.upgrade import upgrade
+from models.tables.schema_upgrade import upgrade
 from tasks.app import make_app
 from tasks.routing import declare_topology
 from tests.benchmarks.broker import empty_task_rate

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import over_committed
-from conductor.placement.store_placement import StorePlacement
 from conductor.store.ports import Store
 from conductor.store.records import Inventory
 
@@ -66,22 +66,24 @@ def race(url: str, processes: int) -> Race:
     for process in running:
         assert process.wait(WAIT_S) == 0
     outcomes: Counter[str] = Counter()
-    for each in results:
-        outcomes.update(each["outcomes"])
-    began = min(each["started"] for each in results)
-    return Race(outcomes, max(each["ended"] for each in results) - began)
+    for result in results:
+        outcomes.update(result["outcomes"])
+    began = min(result["started"] for result in results)
+    return Race(outcomes, max(result["ended"] for result in results) - began)
 
 
 def overcommitted(store: Store) -> int:
     """Return how many providers have more in use than they have, by the books or by consumers."""
     with store.read() as uow:
         held: Counter[str] = Counter()
-        for each in uow.allocations.where():
-            held[each.provider] += each.amounts["VGPU"]
+        for allocation in uow.allocations.where():
+            held[allocation.provider] += allocation.amounts["VGPU"]
         providers = uow.providers.where()
     return sum(
-        bool(over_committed(each)) or held[each.name] > 1 or held[each.name] != each.used["VGPU"]
-        for each in providers
+        bool(over_committed(provider))
+        or held[provider.name] > 1
+        or held[provider.name] != provider.used["VGPU"]
+        for provider in providers
     )
 
 

@@ -16,9 +16,9 @@ from collections import Counter
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import Consumer
-from conductor.placement.store_placement import StorePlacement
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 from conductor.store.ports import Store
 from models.errors import ConductorError, Conflict
 
@@ -32,7 +32,7 @@ def main() -> None:
     chosen = options.parse_args()
     store = open_store(chosen.url)
     with store.read() as uow:
-        believed = [each.id for each in uow.providers.where()]
+        believed = [provider.id for provider in uow.providers.where()]
     random.Random(chosen.seed).shuffle(believed)
     print("ready", flush=True)
     sys.stdin.readline()

@@ -7,19 +7,19 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 
-from conductor.placement.claims import Holding, charged
+from conductor.placement.local.host_claims import HostAllocation, charged
 from conductor.placement.resources import Ratios, inventory_of
-from conductor.scheduling.demand import shape_of
+from conductor.scheduling.request.request_spec import shape_of
 from conductor.store.ports import Store
 from conductor.store.records import Allocation, Heartbeat, Host, Instance
 from models.hardware.cpuset import span
-from models.hardware.fitting import fit
+from models.hardware.fitting.fit_guest import fit
 from models.hardware.flavor import Flavor
-from models.hardware.guest import Placement
+from models.hardware.guest_topology import Placement
 from models.hardware.image import Image
 from models.hardware.topology import HostCell, HostTopology
 from models.lifecycle import InstanceState, TaskState
-from models.messages.letters import Reservation, SelectHosts, Token, Want
+from models.messages.internal import HostRequest, Reservation, SelectHosts, Token
 from tests.scheduling.world import operation_that_asks
 
 CPUS, SHARED, MEMORY_MIB, DISK_GB = 64, 16, 262_144, 8_000
@@ -71,8 +71,8 @@ def asks(store: Store, flavors: Sequence[Flavor], count: int) -> list[SelectHost
                 instances.append(instance)
                 operations.append(operation)
                 token = Token(operation_id=operation.id, step="claim", attempt=1, sequence=1)
-                want = Want(instance_id=instance.id, operation_id=operation.id)
-                messages.append(SelectHosts(token=token, wants=(want,)))
+                host_request = HostRequest(instance_id=instance.id, operation_id=operation.id)
+                messages.append(SelectHosts(token=token, host_requests=(host_request,)))
             uow.instances.add_many(instances)
             uow.operations.add_many(operations)
     return messages
@@ -112,7 +112,7 @@ def _with_guest(host: Host, wanted: Flavor) -> tuple[tuple[Instance, Allocation]
     if not isinstance(placement, Placement):
         return None, host
     instance = _instance(wanted, host.name, placement)
-    held = Holding(instance.id, "project", placement, shape.amounts)
+    held = HostAllocation(instance.id, "project", placement, shape.amounts)
     allocation = Allocation(instance.id, host.name, shape.amounts, project_id="project")
     return (instance, allocation), charged(host, [held], 0.0)
 

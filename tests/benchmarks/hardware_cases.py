@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from models.hardware.cpuset import mask_of
-from models.hardware.guest import GuestCell, GuestTopology
+from models.hardware.guest_topology import GuestCell, GuestTopology
 from models.hardware.topology import (
     HostCell,
     HostTopology,
@@ -58,7 +58,7 @@ def with_affinity(asked: Asked) -> Asked:
         PciPool(cell.id, 1 + cell.id % 2, "8086", product) for cell in cells for product in "abc"
     )
     requests = tuple(
-        PciRequest(str(n), 2, tuple({"product_id": each} for each in products), policy)
+        PciRequest(str(n), 2, tuple({"product_id": name} for name in products), policy)
         for n, (products, policy) in enumerate(
             [("a", "required"), ("ab", "required"), ("bc", "socket"), ("c", "legacy")]
         )
@@ -150,7 +150,7 @@ def _case(number: int) -> dict[str, Any]:
     network = {"physnets": [], "tunneled": False}
     return {
         "id": str(number),
-        "host": {"cells": [_cell_json(each, number % 7) for each in range(2)]},
+        "host": {"cells": [_cell_json(item, number % 7) for item in range(2)]},
         "flavor": {"name": "f", "vcpus": 8, "memory_mb": 8192, "extra_specs": specs},
         "image": {"properties": {}},
         "limits": {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from models.ids import OperationId, child_instance_id, new_operation_id
-from models.messages.letters import CONDUCTOR, Letter
+from models.messages.internal import CONDUCTOR, OutgoingMessage
 from tests.operations.world import CONTEXT
 
 SMALL = {"vcpus": 1, "memory_mb": 256}
@@ -53,7 +53,7 @@ WHOLE_LIFE = (
 )
 EVACUATED = (Wish("evacuate", "evacuate_instance"), DELETE)
 
-Send: TypeAlias = Callable[[Letter], None]
+Send: TypeAlias = Callable[[OutgoingMessage], None]
 Hear: TypeAlias = Callable[[], Mapping[str, Any] | None]
 """Return the body of the next notice, or nothing when none comes for a moment."""
 
@@ -106,4 +106,4 @@ class Lives:
     def _ask(self, operation_id: str, wish: Wish, subject: Mapping[str, str]) -> None:
         self.asked[operation_id] = wish.label
         body = {"context": CONTEXT, **subject, **wish.arguments}
-        self._send(Letter(CONDUCTOR, f"conductor.{wish.task}", body, operation_id))
+        self._send(OutgoingMessage(CONDUCTOR, f"conductor.{wish.task}", body, operation_id))

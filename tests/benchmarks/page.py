@@ -21,7 +21,7 @@ included: a busy machine measures others' work too.
 def page() -> str:
     """Return the page."""
     found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    return "\n".join([_HEAD, *(_section(each) for each in found if "figures" in each)])
+    return "\n".join([_HEAD, *(_section(item) for item in found if "figures" in item)])
 
 
 def _section(result: dict[str, Any]) -> str:
@@ -34,8 +34,8 @@ def _section(result: dict[str, Any]) -> str:
         "|---|---:|---|---|",
     ]
     lines += [
-        f"| {each['name']} | {number(each['value'])} | {each['unit']} | {each['goal']} |"
-        for each in result["figures"]
+        f"| {item['name']} | {number(item['value'])} | {item['unit']} | {item['goal']} |"
+        for item in result["figures"]
     ]
     return "\n".join([*lines, ""])
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import permutations
 
 from models.hardware.cpuset import cpus_of
-from models.hardware.guest import GuestCell, GuestTopology
+from models.hardware.guest_topology import GuestCell, GuestTopology
 from models.hardware.topology import HostCell, HostTopology, Limits, PciRequest
 
 Pins = dict[int, int]
@@ -49,7 +49,7 @@ def _free(cell: HostCell) -> set[int]:
 
 def _pins(cell: HostCell, wanted: GuestCell) -> Pins | None:
     """Return a host CPU for each vCPU, siblings together, or None."""
-    pool = min(cell.page_pools, key=lambda each: each.size_kib)
+    pool = min(cell.page_pools, key=lambda page_pool: page_pool.size_kib)
     if wanted.memory_mib * 1024 > pool.free * pool.size_kib:
         return None
     free = _free(cell)

@@ -13,11 +13,11 @@ import sys
 import time
 from collections import Counter
 
-from conductor.scheduling.service import Scheduler
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 from models.messages.base import parse
-from models.messages.letters import SelectHosts
+from models.messages.internal import SelectHosts
 
 
 def main() -> None:
@@ -48,10 +48,10 @@ def main() -> None:
     started = time.monotonic()
     for message in messages[chosen.warm :]:
         before, busy = time.perf_counter(), time.thread_time()
-        (letter,) = scheduler.handle(message)
+        (outgoing,) = scheduler.handle(message)
         took.append(time.perf_counter() - before)
         worked.append(time.thread_time() - busy)
-        outcomes[letter.body["outcome"]] += 1
+        outcomes[outgoing.body["outcome"]] += 1
     ended = time.monotonic()
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     measured = {

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from conductor.placement.candidates import Tree
-from conductor.placement.requests import CandidateRequest, GroupPolicy, RequestGroup, TraitRule
+from conductor.placement.candidates.candidate_search import Tree
+from conductor.placement.request_groups import (
+    CandidateRequest,
+    GroupPolicy,
+    RequestGroup,
+    TraitRule,
+)
 from conductor.store.records import Provider
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 from tests.placement import worlds
 
 VF = "SRIOV_NET_VF"
@@ -36,7 +41,7 @@ def cases(n: int) -> Iterator[Case]:
 def _apart(n: int) -> Iterator[Case]:
     ones = _groups([1] * n)
     marked = {at: ["CUSTOM_A"] for at in range(n // 2 - 1)}
-    half = [*ones[: n // 2], *(_with_trait(each, "CUSTOM_A") for each in ones[n // 2 :])]
+    half = [*ones[: n // 2], *(_with_trait(one, "CUSTOM_A") for one in ones[n // 2 :])]
     sizes = _groups([*range(2, n + 1), n // 2])
     yield Case("isolate, all alike", _children([4] * n), _asked(ones, "isolate"), True)
     yield Case("isolate, one too few", _children([4] * (n - 1)), _asked(ones, "isolate"), False)
@@ -58,15 +63,15 @@ def _packed(n: int) -> Iterator[Case]:
     yield Case("none, no two fit together, all different",
                _children([100 + at % 5 for at in range(n - 1)]), _asked(halves), False)  # fmt: skip
     yield Case("none, even sizes in odd rooms", _children([2 * (total // 6) + 1] * 3),
-               _asked(_groups([2 * each for each in odd])), False)  # fmt: skip
+               _asked(_groups([2 * number for number in odd])), False)  # fmt: skip
     yield Case("none, one more than room", _children([total // 4] * 4), _asked(_groups(odd)), False)
     classes = "MEMORY_MB", "DISK_GB"
     # Two fit into each and three do not, though all together are less than all room.
     plane = [child(2 + at, ROOT, MEMORY_MB=100, DISK_GB=100) for at in range(n // 2 - 1)]
     sizes = [(34 + at % 4, 37 - at % 4) for at in range(n)]
     pairs = [
-        RequestGroup(f"_{at}", FrozenMap(dict(zip(classes, each, strict=True))))
-        for at, each in enumerate(sizes)
+        RequestGroup(f"_{at}", FrozenMap(dict(zip(classes, pair, strict=True))))
+        for at, pair in enumerate(sizes)
     ]
     yield Case("none, two classes", Tree((ROOT, *plane)), _asked(pairs), False)
 
@@ -94,7 +99,7 @@ def _subtrees(n: int) -> Iterator[Case]:
     deep = _deep(n)
     pairs = [(2 * at, 2 * at + 1) for at in range(n // 2)]
     ones = _groups([1] * n)
-    same = [_with_trait(each, "CUSTOM_N0") for each in ones]
+    same = [_with_trait(one, "CUSTOM_N0") for one in ones]
     more = _groups([1] * (2 * n + 1))
     too_many = [(2 * at, 2 * at + 1) for at in range(n)]
     yield Case("pairs below one device", deep, _near(ones, pairs, "isolate"), True)
@@ -134,8 +139,10 @@ def _groups(amounts: Sequence[int], prefix: str = "_") -> list[RequestGroup]:
     ]
 
 
-def _with_trait(each: RequestGroup, trait: str) -> RequestGroup:
-    return RequestGroup(each.suffix, each.resources, TraitRule(frozenset({trait})))
+def _with_trait(request_group: RequestGroup, trait: str) -> RequestGroup:
+    return RequestGroup(
+        request_group.suffix, request_group.resources, TraitRule(frozenset({trait}))
+    )
 
 
 def _asked(groups: Sequence[RequestGroup], policy: GroupPolicy = "none") -> CandidateRequest:
@@ -151,7 +158,7 @@ def _near(
     device = TraitRule(frozenset({"CUSTOM_DEVICE"}))
     above = [RequestGroup(f"_above{at}", traits=device) for at in range(len(subtrees))]
     same_subtree = tuple(
-        frozenset({f"_above{at}", *(groups[each].suffix for each in members)})
+        frozenset({f"_above{at}", *(groups[member].suffix for member in members)})
         for at, members in enumerate(subtrees)
     )
     return CandidateRequest((*groups, *above), policy, same_subtree)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from conductor.cli.embedded import ComputeHost, Embedded
-from conductor.cli.simulated_hosts import Plan, made
-from conductor.cli.waiting import await_system
+from conductor.cli.requests.wait_display import await_system
+from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.processes.simulated_hosts import Plan, made
 from conductor.settings import PREFIX, Settings
-from conductor.store.open import open_store
-from models.tables.upgrade import upgrade
+from conductor.store.open_store import open_store
+from models.tables.schema_upgrade import upgrade
 from tests.cli.running import Cli, runner
 from workers.hypervisor.simulated import SimulatedHypervisor
 

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.cli.demo.audit import Books, disagreements
-from conductor.cli.demo.fleet import fleet, fleet_json
-from conductor.cli.demo.orders import INSTANCES, builds, definitions
+from conductor.cli.demo.demo_audit import Books, disagreements
+from conductor.cli.demo.demo_fleet import fleet, fleet_json
+from conductor.cli.demo.demo_requests import INSTANCES, builds, definitions
 from conductor.store.records import Allocation, Host, Instance, Inventory
 from models.hardware.flavor import Flavor
-from models.hardware.guest import PlacedCell, Placement
+from models.hardware.guest_topology import PlacedCell, Placement
 from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.ids import InstanceId
 from models.lifecycle import InstanceState
-from models.messages.hardware import host_from_json
+from models.messages.hardware_json import host_from_json
 from models.messages.requests import parse_request
-from workers.hypervisor.port import GuestDomain
+from workers.hypervisor.ports import GuestDomain
 
 PLACED = PlacedCell(0, 0, 0, 0b11, 1024, None, ((0, 2), (1, 3)))
 CELL = HostCell(

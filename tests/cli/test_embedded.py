@@ -9,14 +9,14 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from conductor.cli.embedded import ComputeHost, Embedded
+from conductor.processes.embedded import ComputeHost, Embedded
 from conductor.settings import Settings
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from models.messages.examples import INSTANCE_ID, OPERATION_ID
-from models.messages.hardware import host_from_json
-from models.messages.letters import Instruction, Letter, Token
+from models.messages.hardware_json import host_from_json
+from models.messages.internal import Instruction, OutgoingMessage, Token
 from tests.operations.world import small_host
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.ports import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
 
 TOKEN = Token(operation_id=OPERATION_ID, step="s", attempt=1, sequence=1, fence=1)
@@ -40,7 +40,9 @@ def test_a_letter_that_a_killed_agent_held_is_lost_with_it_and_no_error(tmp_path
     instruction = Instruction(token=TOKEN, instance_id=INSTANCE_ID, verb="power_on")
     with capture_logs() as lines:
         system.restart("host-0")
-        system.bus.send([Letter("compute_host-0", "compute.power_on", Slow(instruction.to_json()))])
+        system.bus.send(
+            [OutgoingMessage("compute_host-0", "compute.power_on", Slow(instruction.to_json()))]
+        )
         assert Slow.taken.wait(5)
         system.crash("host-0")
     assert "a letter is lost with its agent" in [line["event"] for line in lines]

@@ -78,7 +78,7 @@ def test_what_would_happen_is_told_without_doing_it(stocked: Cli) -> None:
     asked = stocked("what-if", "--flavor", "small", "--image", "cirros", "--count", 2)
     assert asked.code == 0
     assert asked.json["fits"] is True
-    assert [set(each) >= {"host", "cells", "story"} for each in asked.json["placed"]] == [True] * 2
+    assert [set(item) >= {"host", "cells", "story"} for item in asked.json["placed"]] == [True] * 2
     usage = [row["usage"] for row in stocked("hosts", "list").json]
     assert usage == [row["usage"] for row in before]
 

@@ -8,13 +8,20 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from conductor.cli.findings import Finding, of_hosts, of_queues, of_waiting, oldest_of, running_text
-from conductor.cli.metrics import Standing
-from conductor.cli.reading import sights_of
-from conductor.cli.views import Story, operation_view, unanswered_view
+from conductor.cli.health_findings import (
+    Finding,
+    of_hosts,
+    of_queues,
+    of_waiting,
+    oldest_of,
+    running_text,
+)
+from conductor.cli.rendering.json_views import Story, operation_view, unanswered_view
+from conductor.cli.store_queries import operation_statuses_of
+from conductor.processes.metrics_exporter import SystemMetrics
 from conductor.store.records import Heartbeat, OutboxRow
-from models.messages.letters import ECHO, REPORTS, SCHEDULER
-from tasks.depths import Depth
+from models.messages.internal import ECHO, REPORTS, SCHEDULER
+from tasks.queue_depths import Depth
 from tests.operations.world import SHARED, World
 
 READ = Depth(0, 1)
@@ -23,7 +30,9 @@ ROLES = dict.fromkeys(("conductor", "scheduler", "reports", "dead_letters"), REA
 
 def wait(world: World, seconds: float, without: str) -> None:
     for _ in range(round(seconds)):
-        for queue in [each for each in world.waiting_queues() if each != without]:
+        for queue in [
+            waiting_queue for waiting_queue in world.waiting_queues() if waiting_queue != without
+        ]:
             while world.bus.depths()[queue]:
                 world.deliver(queue)
         world.pass_time(1.0)
@@ -96,7 +105,7 @@ def test_lists_and_metrics_say_the_same() -> None:
     assert view["asked"] == unanswered_view(record, world.now)
     assert (view["asked"]["host"], view["asked"]["verb"]) == ("host-0", "power_off")
     registry = CollectorRegistry()
-    registry.register(Standing(world.store, None, lambda: world.now))
+    registry.register(SystemMetrics(world.store, None, lambda: world.now))
     text = generate_latest(registry).decode()
     labels = '{on="compute:host-0",verb="power_off"}'
     assert f"conductor_unanswered_asks{labels} 1.0" in text
@@ -116,7 +125,7 @@ def test_messages_that_cannot_leave_are_named_with_their_queues() -> None:
     row = OutboxRow("m-1", world.now - 40.0, "compute_gone", "compute.spawn", {})
     with world.store.begin() as uow:
         uow.outbox.add(row)
-    (finding,) = [each for each in found(world) if each.name == "outbox"]
+    (finding,) = [item for item in found(world) if item.name == "outbox"]
     assert finding.state == "degraded"
     assert "compute_gone" in finding.detail
 
@@ -154,7 +163,7 @@ def sights(world: World, **changes: Any) -> Finding:
         assert host is not None
         uow.hosts.save(replace(host, version=host.version + 1, **changes))
     with world.store.read() as uow:
-        return of_hosts(sights_of(uow, uow.hosts.where(), 30.0))
+        return of_hosts(operation_statuses_of(uow, uow.hosts.where(), 30.0))
 
 
 def test_a_host_that_is_degraded_is_no_fleet_that_is_well() -> None:

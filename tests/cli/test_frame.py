@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from conductor.cli import failures
-from conductor.cli.registry import MODULES
+from conductor import exit_codes
+from conductor.cli.command_registry import MODULES
 from models.errors import Broken, Conflict, HostRefused, NoValidHost, Rejected, Unreachable
 from tests.cli.running import Cli, one_line
 
@@ -50,7 +50,7 @@ def test_a_wrong_argument_is_named_in_one_line(
     cli: Cli, arguments: tuple[str, ...], named: str
 ) -> None:
     result = cli(*arguments)
-    assert result.code == failures.WRONG
+    assert result.code == exit_codes.WRONG
     assert result.out == ""
     assert named in result.err
     assert one_line(result.err)
@@ -61,7 +61,7 @@ def test_without_a_database_every_command_says_so_in_one_line(
     cli: Cli, arguments: tuple[str, ...]
 ) -> None:
     result = cli(*arguments)
-    assert result.code == failures.AWAY
+    assert result.code == exit_codes.AWAY
     assert "conductor up" in result.err
     assert one_line(result.err)
     assert result.out == ""
@@ -73,7 +73,7 @@ def test_an_unknown_setting_is_an_error_that_names_it(
 ) -> None:
     monkeypatch.setenv("CONDUCTOR_DATABSE_URL", "sqlite:///x")
     result = cli(*arguments)
-    assert result.code == failures.WRONG
+    assert result.code == exit_codes.WRONG
     assert "CONDUCTOR_DATABSE_URL" in result.err
     assert one_line(result.err)
 
@@ -86,7 +86,7 @@ def test_what_kubernetes_injects_is_no_setting(cli: Cli, monkeypatch: pytest.Mon
 def test_an_unreachable_database_is_exit_code_4(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONDUCTOR_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
     result = cli("hosts", "list")
-    assert result.code == failures.AWAY
+    assert result.code == exit_codes.AWAY
     assert one_line(result.err)
 
 
@@ -95,7 +95,7 @@ def test_a_broker_without_a_database_is_a_wrong_setting(
 ) -> None:
     monkeypatch.setenv("CONDUCTOR_BROKER_URL", "amqp://127.0.0.1:1//")
     result = cli("hosts", "list")
-    assert result.code == failures.WRONG
+    assert result.code == exit_codes.WRONG
     assert "CONDUCTOR_DATABASE_URL" in result.err
 
 
@@ -116,18 +116,18 @@ def test_a_broker_without_a_database_is_a_wrong_setting(
 def test_each_kind_of_failure_has_its_exit_code(
     capsys: pytest.CaptureFixture[str], error: BaseException, code: int
 ) -> None:
-    assert failures.told(error, debug=False) == code
+    assert exit_codes.told(error, debug=False) == code
     assert "Traceback" not in capsys.readouterr().err
 
 
 def test_debug_shows_where_a_failure_came_from(cli: Cli) -> None:
     result = cli("hosts", "list", "--debug")
-    assert result.code == failures.AWAY
+    assert result.code == exit_codes.AWAY
     assert "Traceback" in result.err
 
 
 def test_a_message_of_several_lines_is_told_in_one(capsys: pytest.CaptureFixture[str]) -> None:
-    failures.told(Rejected("c", "first\n  second"), debug=False)
+    exit_codes.told(Rejected("c", "first\n  second"), debug=False)
     assert capsys.readouterr().err == "error: first second\n"
 
 

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from conductor.cli.embedded import Embedded
+from conductor.processes.embedded import Embedded
 from conductor.store.ports import Store
 from tests.cli.running import Cli, one_line
 

@@ -10,16 +10,22 @@ from contextlib import AbstractContextManager
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from conductor.cli.metrics import Ends, Standing, TimedScheduler, conflict_counter, served
-from conductor.scheduling.service import Scheduler
+from conductor.operation_status import OperationStatus
+from conductor.processes.metrics_exporter import (
+    Ends,
+    SystemMetrics,
+    TimedScheduler,
+    conflict_counter,
+    served,
+)
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.settings import Settings
-from conductor.sight import Sight
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import UnitOfWork
 from models.errors import Rejected, Unreachable
 from models.lifecycle import OperationState
-from models.messages.letters import SelectHosts, Token
-from tasks.depths import Depth
+from models.messages.internal import SelectHosts, Token
+from tasks.queue_depths import Depth
 from tests.contracts.store import records
 from tests.limits import limit_s
 
@@ -51,7 +57,7 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None
 
 def standing(store: MemoryStore, depths: Mapping[str, Depth] | None = None) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(Standing(store, None if depths is None else lambda _: depths))
+    registry.register(SystemMetrics(store, None if depths is None else lambda _: depths))
     return registry
 
 
@@ -87,7 +93,7 @@ def test_queues_are_asked_for_the_hosts_that_somebody_waits_for() -> None:
         return {"conductor": Depth(3, 2)}
 
     registry = CollectorRegistry()
-    registry.register(Standing(filled(), depths))
+    registry.register(SystemMetrics(filled(), depths))
     assert value(registry, "conductor_queue_messages", queue="conductor") == 3
     assert value(registry, "conductor_queue_consumers", queue="conductor") == 2
     assert set(asked) == {"beta"}
@@ -97,7 +103,7 @@ def test_a_queue_is_timed_from_when_it_was_last_seen_empty() -> None:
     now, messages = [10.0], [0]
     registry = CollectorRegistry()
     registry.register(
-        Standing(MemoryStore(), lambda _: {"q": Depth(messages[0], 1)}, clock=lambda: now[0])
+        SystemMetrics(MemoryStore(), lambda _: {"q": Depth(messages[0], 1)}, clock=lambda: now[0])
     )
 
     def age() -> float | None:
@@ -121,11 +127,11 @@ def test_what_is_away_is_said_to_be_and_hides_nothing_else() -> None:
         raise Unreachable("broker_unreachable", "gone")
 
     registry = CollectorRegistry()
-    registry.register(Standing(Away(), lambda _: {"q": Depth(1, 1)}))
+    registry.register(SystemMetrics(Away(), lambda _: {"q": Depth(1, 1)}))
     assert value(registry, "conductor_up", service="database") == 0
     assert value(registry, "conductor_queue_messages", queue="q") == 1
     registry = CollectorRegistry()
-    registry.register(Standing(filled(), no_broker))
+    registry.register(SystemMetrics(filled(), no_broker))
     assert value(registry, "conductor_up", service="broker") == 0
     assert value(registry, "conductor_up", service="database") == 1
     assert value(registry, "conductor_outbox_letters") == 1
@@ -136,8 +142,12 @@ def test_an_end_is_counted_when_it_happens_and_not_when_it_is_seen_again() -> No
     ends = Ends(registry)
     ended = records.an_operation(kind="k", state=S.FAILED, created_at=90.0, ended_at=100.0)
     running = records.an_operation(kind="k", state=S.RUNNING)
-    for sight in (Sight(running, at=95.0), Sight(ended, at=100.0), Sight(ended, at=101.0)):
-        ends.note(sight)
+    for status in (
+        OperationStatus(running, at=95.0),
+        OperationStatus(ended, at=100.0),
+        OperationStatus(ended, at=101.0),
+    ):
+        ends.note(status)
     assert value(registry, "conductor_operation_seconds_count", kind="k", state="FAILED") == 1
     assert value(registry, "conductor_operation_seconds_sum", kind="k", state="FAILED") == 10
 
@@ -147,7 +157,7 @@ def test_decisions_are_timed_and_conflicts_counted() -> None:
     count = conflict_counter(registry)
     scheduler = TimedScheduler(Scheduler(MemoryStore(), on_conflict=count), registry)
     token = Token(operation_id="o", step="s", attempt=1, sequence=1)
-    assert scheduler.handle(SelectHosts(token=token, wants=())) == []
+    assert scheduler.handle(SelectHosts(token=token, host_requests=())) == []
     count("host_moved")
     assert value(registry, "conductor_scheduling_seconds_count") == 1
     assert value(registry, "conductor_claim_conflicts_total", code="host_moved") == 1
@@ -181,7 +191,7 @@ def test_registering_asks_nobody() -> None:
     def never(_: Iterable[str]) -> Mapping[str, Depth]:
         raise AssertionError("asked")
 
-    CollectorRegistry().register(Standing(MemoryStore(), never))
+    CollectorRegistry().register(SystemMetrics(MemoryStore(), never))
 
 
 def test_the_text_names_no_instance_and_no_project() -> None:

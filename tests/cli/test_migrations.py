@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conductor.cli.embedded import Embedded
-from conductor.store.open import open_store
+from conductor.processes.embedded import Embedded
+from conductor.store.open_store import open_store
 from tests.cli.running import Cli
 from tests.cli.test_lifecycle import built
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conductor.cli import waiting
 from conductor.cli.commands.migrations import mended_since
-from conductor.cli.waiting import look_at
-from conductor.store.memory import MemoryStore
+from conductor.cli.requests import wait_display
+from conductor.cli.requests.wait_display import look_at
+from conductor.store.memory.memory_store import MemoryStore
 from models.lifecycle import OperationState
 from tests.contracts.store import records
 
@@ -46,7 +46,7 @@ def test_who_waits_for_a_live_migration_hears_how_far_its_copy_is(
         uow.migrations.add(records.a_migration(operation_id="x", progress_percent=37))
         look = look_at(uow, "x")
     assert look.copied == 37
-    watcher = waiting._Lines()
+    watcher = wait_display._Lines()
     watcher.see(look)
     watcher.see(look)
     assert capsys.readouterr().err == "copied 37 %\n"

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from conductor.cli.commands import flavors, instances, migrations, operations
-from conductor.cli.tables import Column, key, table_of
+from conductor.cli.rendering.text_tables import Column, key, table_of
 
 ID = "5f0c9a1e-7f1b-4c1e-9d52-0a4f3f0d8b11"
 LONG = "none of 3 hosts takes it: 2 lack free dedicated CPUs (need 8, best 4), 1 is down " * 5
@@ -31,6 +31,7 @@ OPERATION = {
     "ended_at": "2026-01-31T12:00:10.123Z",
     "step": "prepare_target_again",
     "error": {"message": LONG},
+    "asked": None,
 }
 MOVE = {
     "id": ID,

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from conductor.cli.embedded import Embedded
-from conductor.cli.sending import Inbox
-from conductor.store.open import open_store
+from conductor.cli.requests.request_sending import Inbox
+from conductor.processes.embedded import Embedded
+from conductor.store.open_store import open_store
 from models.ids import new_operation_id
-from models.messages.letters import CONDUCTOR, Letter
+from models.messages.internal import CONDUCTOR, OutgoingMessage
 from tests.cli.running import Cli
 from tests.limits import Limit
 
@@ -22,7 +22,7 @@ def test_its_replay_is_an_operation_of_its_own_that_is_kept_again_while_it_is_no
 ) -> None:
     store = open_store(system.settings.store_url)
     id_ = new_operation_id()
-    Inbox(store).send([Letter(CONDUCTOR, "conductor.stop_instance", NEWER, id_)])
+    Inbox(store).send([OutgoingMessage(CONDUCTOR, "conductor.stop_instance", NEWER, id_)])
     first = _soon(lambda: _kept(here, id_))
     assert first["reason"].startswith("version_unsupported: version is 2")
     assert here("operations", "show", id_).json["error"]["code"] == "version_unsupported"
@@ -36,8 +36,11 @@ def test_its_replay_is_an_operation_of_its_own_that_is_kept_again_while_it_is_no
 
 
 def _kept(here: Cli, id_: str) -> Any:
-    letters = here("dead-letters", "list").json
-    return next((letter for letter in letters if letter["headers"].get("id") == id_), None)
+    dead_letters = here("dead-letters", "list").json
+    return next(
+        (dead_letter for dead_letter in dead_letters if dead_letter["headers"].get("id") == id_),
+        None,
+    )
 
 
 def _soon(look: Callable[[], Any]) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conductor.cli.failures import printable, say
-from conductor.cli.tables import cell
+from conductor.cli.rendering.text_tables import cell
+from conductor.exit_codes import printable, say
 
 
 def test_control_sequences_and_what_is_no_text_are_written_as_escapes() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from conductor.cli.render_host import host_picture
-from conductor.cli.render_layout import (
+from conductor.cli.rendering.render_host import host_picture
+from conductor.cli.rendering.render_layout import (
     Bar,
     Guest,
     HostMap,
@@ -17,14 +17,14 @@ from conductor.cli.render_layout import (
     shares,
     size_text,
 )
-from conductor.cli.simulated_hosts import Plan, made
+from conductor.processes.simulated_hosts import Plan, made
 from conductor.store.records import Host, Inventory
 from models.hardware.accounting import claim
-from models.hardware.constraints import guest_topology
-from models.hardware.fitting import fit
+from models.hardware.fitting.fit_guest import fit
 from models.hardware.flavor import Flavor
-from models.hardware.guest import Misfit
+from models.hardware.guest_topology import Misfit
 from models.hardware.image import Image
+from models.hardware.requirements.numa_constraints import guest_topology
 from models.hardware.topology import HostCell, HostTopology, PagePool
 
 SMT = Plan(cells=2, cores=8, threads=2, memory_mib=16384, huge_mib=8192)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from jsonschema import Draft202012Validator
 
-from conductor.cli.asyncapi import asyncapi
-from models.messages.schema import PUBLIC
+from conductor.cli.documents.asyncapi import asyncapi
+from models.messages.json_schemas import PUBLIC
 from tests.cli.running import Cli, one_line
 
 

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from conductor.cli.embedded import Embedded
+from conductor.processes.embedded import Embedded
 from models.lifecycle import OperationState
 from tests.cli.running import Cli, one_line
 from tests.cli.test_lifecycle import built
@@ -296,7 +296,7 @@ def test_health_names_a_placement_server_that_is_away(
     monkeypatch.setenv("CONDUCTOR_PLACEMENT_URL", "http://me:canary-7d@127.0.0.1:9")
     result = here("health")
     assert result.code == 4
-    (found,) = [each for each in result.json if each["name"] == "placement"]
+    (found,) = [item for item in result.json if item["name"] == "placement"]
     assert (found["state"], "127.0.0.1:9" in found["detail"]) == ("away", True)
     assert "canary" not in result.out + result.err
 

@@ -6,13 +6,13 @@ from threading import Thread
 
 import pytest
 
-from models.messages.letters import Reply
+from models.messages.internal import Reply
 from tests.workers.world import HOST, instruction
 from workers.journal.entries import Accepted, Entry, Finished, Reported, Seen, token_key
-from workers.journal.file import FileJournal
-from workers.journal.ledger import Keeping, Ledger
-from workers.journal.memory import MemoryJournal
-from workers.journal.port import Journal
+from workers.journal.instruction_ledger import Keeping, Ledger
+from workers.journal.journal_file import FileJournal
+from workers.journal.memory_journal import MemoryJournal
+from workers.journal.ports import Journal
 
 Make = Callable[[], Journal]
 
@@ -64,8 +64,8 @@ def test_syncing_without_anything_written_is_allowed(journal: Journal) -> None:
 
 def test_threads_lose_nothing_and_each_keeps_its_order(journal: Journal) -> None:
     def writer(number: int) -> None:
-        for each in range(40):
-            journal.write(Reported(f"{number}/{each}"))
+        for item in range(40):
+            journal.write(Reported(f"{number}/{item}"))
             journal.sync()
 
     threads = [Thread(target=writer, args=(number,)) for number in range(6)]
@@ -76,7 +76,7 @@ def test_threads_lose_nothing_and_each_keeps_its_order(journal: Journal) -> None
     written = [entry.key for entry in journal.entries() if isinstance(entry, Reported)]
     for number in range(6):
         mine = [key for key in written if key.startswith(f"{number}/")]
-        assert mine == [f"{number}/{each}" for each in range(40)]
+        assert mine == [f"{number}/{item}" for item in range(40)]
 
 
 def test_a_compacted_journal_adds_up_to_the_same(journal: Journal) -> None:
@@ -90,5 +90,5 @@ def test_a_compacted_journal_adds_up_to_the_same(journal: Journal) -> None:
     assert after.owed() == before.owed() == (owed,)
     assert after.unreported() == before.unreported() == ()
     assert after.done_fences() == before.done_fences() == {"other": 8, SPAWN.instance_id: 3}
-    for each in (SPAWN, owed, instruction("spawn", fence=2), instruction("spawn", fence=5)):
-        assert after.judge(each) == before.judge(each)
+    for item in (SPAWN, owed, instruction("spawn", fence=2), instruction("spawn", fence=5)):
+        assert after.judge(item) == before.judge(item)

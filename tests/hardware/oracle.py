@@ -222,10 +222,10 @@ def _hand_out(singles: list[list[int]], counts: list[int]) -> bool:
     left = {tuple(counts)}
     for usable in singles:
         left = {
-            tuple(count - (index == pool) for index, count in enumerate(each))
-            for each in left
+            tuple(count - (index == pool) for index, count in enumerate(pair))
+            for pair in left
             for pool in usable
-            if each[pool]
+            if pair[pool]
         }
     return bool(left)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from conductor.cli.fit import answer_fit
+from conductor.cli.cases.fit_cases import answer_fit
 from tests.hardware.generator import random_case
 from tests.hardware.oracle import first_valid_assignment, violations
 

@@ -18,14 +18,14 @@ from models.hardware.accounting import (
     with_siblings,
     without_use,
 )
-from models.hardware.constraints import guest_topology
 from models.hardware.cpuset import CpuMask, cpus_of, mask_of
-from models.hardware.fitting import fit
+from models.hardware.fitting.fit_guest import fit
 from models.hardware.flavor import Flavor
-from models.hardware.guest import GuestTopology, PlacedCell, Placement
+from models.hardware.guest_topology import GuestTopology, PlacedCell, Placement
 from models.hardware.image import Image
+from models.hardware.requirements.numa_constraints import guest_topology
 from models.hardware.topology import HostCell, HostTopology, PagePool
-from models.messages.hardware import (
+from models.messages.hardware_json import (
     guest_from_json,
     host_from_row,
     placement_from_json,

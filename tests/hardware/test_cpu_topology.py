@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import Rejected
-from models.hardware.cpu_topology import (
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
+from models.hardware.requirements.cpu_topology import (
     UNLIMITED,
     CpuTopology,
     TopologyBounds,
     best_topology,
     topology_bounds,
 )
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
 
 Parts = tuple[int, int, int]
 NAMES = ("sockets", "cores", "threads")

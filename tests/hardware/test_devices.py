@@ -6,9 +6,9 @@ import pytest
 
 from models.errors import Rejected
 from models.hardware.accounting import claim, release, without_use
-from models.hardware.devices import placed_devices
-from models.hardware.fitting import fit
-from models.hardware.guest import Misfit, Placement
+from models.hardware.fitting.device_assignment import placed_devices
+from models.hardware.fitting.fit_guest import fit
+from models.hardware.guest_topology import Misfit, Placement
 from models.hardware.topology import HostTopology, PciPool, PciRequest
 from tests.hardware.builders import guest, guest_cell, host, host_cell
 
@@ -27,7 +27,7 @@ def two_cells(*pools: PciPool) -> HostTopology:
 
 def taken(answer: Placement | Misfit | None) -> list[tuple[int | None, int]]:
     assert isinstance(answer, Placement), answer
-    return [(each.numa_node, each.count) for each in answer.devices]
+    return [(device.numa_node, device.count) for device in answer.devices]
 
 
 def test_the_second_guest_that_requires_a_device_near_it_gets_the_other_one() -> None:
@@ -36,7 +36,7 @@ def test_the_second_guest_that_requires_a_device_near_it_gets_the_other_one() ->
     for _ in range(2):
         answer = fit(there, guest(guest_cell()), pci_requests=[gpus(policy="required")])
         assert isinstance(answer, Placement), answer
-        assert [each.numa_node for each in answer.devices] == [answer.cells[0].host_cell]
+        assert [device.numa_node for device in answer.devices] == [answer.cells[0].host_cell]
         cells.append(answer.cells[0].host_cell)
         there = claim(there, answer)
     assert sorted(cells) == [0, 1]
@@ -50,7 +50,7 @@ def test_giving_back_restores_the_pools_exactly() -> None:
     answer = fit(before, guest(guest_cell()), pci_requests=[gpus(3, "preferred")])
     assert isinstance(answer, Placement)
     after = claim(before, answer)
-    assert [each.free for each in after.pci_pools] == [0, 0]
+    assert [pci_pool.free for pci_pool in after.pci_pools] == [0, 0]
     assert release(after, answer) == before
     assert without_use(after) == before
 
@@ -60,7 +60,7 @@ def test_the_nearest_devices_are_taken_first() -> None:
     answer = fit(there, guest(guest_cell()), pci_requests=[gpus(2, "preferred")])
     assert isinstance(answer, Placement)
     near = answer.cells[0].host_cell
-    assert {each.numa_node for each in answer.devices} == {near, None}
+    assert {device.numa_node for device in answer.devices} == {near, None}
 
 
 def test_whoever_is_flexible_leaves_the_near_device_to_whoever_is_not() -> None:
@@ -90,7 +90,7 @@ def test_a_class_counts_only_its_own_pools() -> None:
     numbered = PciRequest("10de_1eb8", 1, (), None, "CUSTOM_PCI_10DE_1EB8")
     answer = placed_devices(there, [numbered])
     assert isinstance(answer, Placement)
-    assert [dict(each.tags) for each in answer.devices] == [{}]
+    assert [dict(device.tags) for device in answer.devices] == [{}]
     assert isinstance(placed_devices(claim(there, answer), [numbered]), Misfit)
 
 

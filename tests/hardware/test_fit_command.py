@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from conductor.cli.cases import answer_lines
-from conductor.cli.fit import answer_fit
+from conductor.cli.cases.fit_cases import answer_fit
+from conductor.cli.cases.json_lines import answer_lines
 
 Json = dict[str, Any]
 

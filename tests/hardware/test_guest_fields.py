@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conductor.cli.guest import answer_guest
+from conductor.cli.cases.guest_cases import answer_guest
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
-from models.hardware.wishes import refuse_contradictions
+from models.hardware.requirements.guest_requirements import refuse_contradictions
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ def refusals(
 ) -> dict[str, tuple[str, str]]:
     """Return (code, key) of every field that is refused."""
     rejected = asked(specs, properties, **beside).get("rejected", {})
-    return {field: (each["code"], each["key"]) for field, each in rejected.items()}
+    return {field: (item["code"], item["key"]) for field, item in rejected.items()}
 
 
 def parts(topology: Json) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ import pytest
 
 from models.errors import Rejected
 from models.hardware.cpuset import cpus_of
-from models.hardware.guest import GuestTopology
+from models.hardware.guest_topology import GuestTopology
 from tests.hardware.builders import wished
 
 Specs = dict[str, str]

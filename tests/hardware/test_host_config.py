@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conductor.cli.host_config import answer_host_config
+from conductor.cli.cases.host_config_cases import answer_host_config
 
 Json = dict[str, Any]
 

@@ -63,7 +63,7 @@ def test_devices_that_no_flavor_can_name_are_refused(alias: str) -> None:
 
 def test_devices_of_one_kind_on_one_cell_are_one_pool() -> None:
     pool = PciPool(0, 1, "10de", "1eb8")
-    assert [each.count for each in sound(host(pci_pools=(pool, pool))).pci_pools] == [2]
+    assert [pci_pool.count for pci_pool in sound(host(pci_pools=(pool, pool))).pci_pools] == [2]
 
 
 def test_a_host_that_keeps_more_for_itself_than_it_has_is_refused() -> None:

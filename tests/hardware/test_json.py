@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
-from models.messages.hardware import (
+from models.messages.hardware_json import (
     flavor_from_json,
     flavor_from_row,
     flavor_to_json,

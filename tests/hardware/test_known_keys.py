@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from models.errors import Rejected
-from models.hardware.constraints import guest_topology
-from models.hardware.extra_specs import (
+from models.hardware.flavor import Flavor
+from models.hardware.image import Image
+from models.hardware.requirements.extra_specs import (
     extra_spec,
     image_property,
     refuse_keys_of_flavor,
     refuse_keys_of_image,
     warnings_of,
 )
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
-from models.hardware.known_keys import EXTRA_SPECS, PROPERTIES, Effect
+from models.hardware.requirements.known_keys import EXTRA_SPECS, PROPERTIES, Effect
+from models.hardware.requirements.numa_constraints import guest_topology
 
 
 def flavor(specs: dict[str, str]) -> Flavor:
@@ -133,7 +133,7 @@ def test_what_has_no_effect_is_said() -> None:
     specs = {"hw:cpu_policy": "dedicated", "quota:cpu_shares": "10"}
     image = Image("i", properties={"hw_disk_bus": "scsi", "os_distro": "debian", "builder": "x"})
     told = warnings_of(flavor(specs), image)
-    assert {each.split(" has no effect")[0] for each in told} == {
+    assert {name.split(" has no effect")[0] for name in told} == {
         "extra spec quota:cpu_shares",
         "image property hw_disk_bus",
         "image property builder",

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.cli.cases import Answer, Line, answer_lines
-from conductor.cli.fit import answer_fit
-from conductor.cli.guest import answer_guest
-from conductor.cli.host_config import answer_host_config
+from conductor.cli.cases.fit_cases import answer_fit
+from conductor.cli.cases.guest_cases import answer_guest
+from conductor.cli.cases.host_config_cases import answer_host_config
+from conductor.cli.cases.json_lines import Answer, Line, answer_lines
 from tests.hardware.generator import random_case
 from tests.hardware.test_refused_wishes import REJECTIONS
 
@@ -151,7 +151,7 @@ def test_many_device_requests_and_pools_are_decided() -> None:
 def test_device_requests_that_push_each_other_along_a_long_chain_are_served() -> None:
     pools = [{"numa_node": 0, "count": 1, "product_id": str(n)} for n in range(256)]
     wants = [[n, n + 1] for n in range(255)] + [[0]]
-    requests = [{"spec": [{"product_id": str(each)} for each in two]} for two in wants]
+    requests = [{"spec": [{"product_id": str(number)} for number in two]} for two in wants]
     case = {
         "host": {"cells": [{"id": 0, "cpuset": [0], "memory": 4096}], "pci_pools": pools},
         "flavor": {"vcpus": 1, "memory_mb": 4096, "extra_specs": {"hw:numa_nodes": "1"}},

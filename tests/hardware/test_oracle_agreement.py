@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.cli.fit import answer_fit
+from conductor.cli.cases.fit_cases import answer_fit
 from tests.hardware.generator import random_case
 from tests.hardware.prove import prove
 

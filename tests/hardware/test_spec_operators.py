@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.errors import Rejected
-from models.hardware.spec_operators import condition_of
+from models.hardware.requirements.spec_operators import condition_of
 
 KEY = "capabilities:x"
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from models.errors import Rejected
 from models.messages.base import Versioned, parse
-from models.messages.schema import json_schema
-from tests.messages.letters import ALL_EXAMPLES, ALL_KINDS
+from models.messages.json_schemas import json_schema
+from tests.messages.message_examples import ALL_EXAMPLES, ALL_KINDS
 
 FOLDER = Path(__file__).parent / "golden"
 NEW_VERSION = "raise its version (or delete the file, if it was never released)"

@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from conductor.store.records import DeadLetter
 from models.lifecycle import OperationState
 from models.messages.answers import ANSWERS
-from models.messages.letters import Letter
-from models.messages.schema import json_schema
+from models.messages.internal import OutgoingMessage
+from models.messages.json_schemas import json_schema
 from tests.operations.world import CONTEXT, World
 
 MINE = "answers-of-another-service"
@@ -41,12 +41,12 @@ def ask(world: World, body: dict[str, Any], id_: str | None = None, task: str = 
     return id_
 
 
-def answers(world: World) -> list[Letter]:
+def answers(world: World) -> list[OutgoingMessage]:
     """Return all answers so far; each says what its schema allows, under the request's id."""
-    found = [letter for letter in world.delivered if letter.queue == MINE]
-    for letter in found:
-        Draft202012Validator(json_schema(ANSWERS[letter.task])).validate(dict(letter.body))
-        assert letter.parent_id == letter.body["operation_id"]
+    found = [outgoing for outgoing in world.delivered if outgoing.queue == MINE]
+    for outgoing in found:
+        Draft202012Validator(json_schema(ANSWERS[outgoing.task])).validate(dict(outgoing.body))
+        assert outgoing.parent_id == outgoing.body["operation_id"]
     return found
 
 
@@ -98,9 +98,9 @@ def test_another_request_under_the_same_id_is_refused_and_kept(world: World) -> 
     assert refused.task == "conductor.request_refused"
     assert refused.body["state"] == "REJECTED"
     assert refused.body["error"]["code"] == "duplicate_id"
-    [letter] = dead_letters(world)
-    assert letter.reason.startswith("duplicate_id: ")
-    assert letter.headers == {"id": id_, "reply_to": MINE}
+    [outgoing] = dead_letters(world)
+    assert outgoing.reason.startswith("duplicate_id: ")
+    assert outgoing.headers == {"id": id_, "reply_to": MINE}
     assert world.ended(id_) is OperationState.SUCCEEDED
 
 
@@ -111,11 +111,11 @@ def test_a_newer_request_fails_for_its_sender_and_is_kept_for_a_later_release(
     assert world.ended(id_) is OperationState.FAILED
     [answer] = answers(world)
     assert answer.body["error"]["code"] == "version_unsupported"
-    [letter] = dead_letters(world)
+    [outgoing] = dead_letters(world)
     reason = f"version is 2: {TASK} is understood up to version 1"
-    assert letter.reason == f"version_unsupported: {reason}"
-    assert (letter.task, letter.queue, letter.headers["id"]) == (TASK, "conductor", id_)
-    assert json.loads(letter.body) == NEWER
+    assert outgoing.reason == f"version_unsupported: {reason}"
+    assert (outgoing.task, outgoing.queue, outgoing.headers["id"]) == (TASK, "conductor", id_)
+    assert json.loads(outgoing.body) == NEWER
 
 
 def test_a_newer_request_delivered_again_is_kept_once(world: World) -> None:
@@ -128,8 +128,8 @@ def test_a_newer_request_delivered_again_is_kept_once(world: World) -> None:
 def test_a_newer_request_under_a_known_id_is_refused_like_any_other(world: World) -> None:
     id_ = ask(world, BODY)
     ask(world, NEWER, id_)
-    [letter] = dead_letters(world)
-    assert letter.reason.startswith("duplicate_id: ")
+    [outgoing] = dead_letters(world)
+    assert outgoing.reason.startswith("duplicate_id: ")
     assert answers(world)[1].task == "conductor.request_refused"
 
 

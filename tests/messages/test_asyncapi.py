@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator, FormatChecker
 
-from conductor.cli.asyncapi import asyncapi
+from conductor.cli.documents.asyncapi import asyncapi
 from models.messages.answers import ANSWERS
 from models.messages.notifications import NOTICES
 from models.messages.requests import REQUESTS
@@ -69,7 +69,7 @@ def test_keys_of_all_maps_are_what_the_specification_allows() -> None:
     maps = [DOCUMENT["servers"], DOCUMENT["channels"], DOCUMENT["operations"]]
     maps += [channel["messages"] for channel in DOCUMENT["channels"].values()]
     maps += list(DOCUMENT["components"].values())
-    assert all(KEY.match(key) for each in maps for key in each)
+    assert all(KEY.match(key) for item in maps for key in item)
 
 
 def test_servers_are_named_with_protocol_and_variables() -> None:

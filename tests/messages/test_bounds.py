@@ -9,10 +9,10 @@ import pytest
 
 from models.errors import Rejected
 from models.messages.base import parse
-from models.messages.letters import Domain, Hello, Manifest, Reply
+from models.messages.internal import Domain, HostRegistration, InventoryReport, Reply
+from models.messages.json_schemas import json_schema
 from models.messages.notifications import NOTICES
-from models.messages.schema import json_schema
-from tests.messages.letters import ALL_EXAMPLES, ALL_KINDS
+from tests.messages.message_examples import ALL_EXAMPLES, ALL_KINDS
 
 GREATEST = 2**63 - 1
 
@@ -20,8 +20,8 @@ GREATEST = 2**63 - 1
 def unbounded(schema: Any, path: str) -> Iterator[str]:
     """Yield where a schema takes a number of any size; a version is compared and never kept."""
     if isinstance(schema, list):
-        for place, each in enumerate(schema):
-            yield from unbounded(each, f"{path}.{place}")
+        for place, item in enumerate(schema):
+            yield from unbounded(item, f"{path}.{place}")
     if not isinstance(schema, dict):
         return
     if schema.get("type") in ("integer", "number") and "const" not in schema:
@@ -29,8 +29,8 @@ def unbounded(schema: Any, path: str) -> Iterator[str]:
         least = schema.get("minimum", schema.get("exclusiveMinimum"))
         if (most is None or most > GREATEST or least is None) and not path.endswith(".version"):
             yield path
-    for name, each in schema.items():
-        yield from unbounded(each, f"{path}.{name}")
+    for name, item in schema.items():
+        yield from unbounded(item, f"{path}.{name}")
 
 
 @pytest.mark.parametrize("name", [name for name in ALL_KINDS if name not in NOTICES])
@@ -40,24 +40,24 @@ def test_every_number_of_a_message_has_bounds(name: str) -> None:
 
 @pytest.mark.parametrize("fence", [-1, 2**63, 2**70, 10**400, 1.5, "1", True, None])
 def test_a_fence_that_no_database_holds_is_refused_by_name(fence: Any) -> None:
-    example = ALL_EXAMPLES[Manifest.task]
+    example = ALL_EXAMPLES[InventoryReport.task]
     guest = {**example["domains"][0], "fence": fence}
     with pytest.raises(Rejected) as caught:
-        parse(Manifest, {**example, "domains": [guest]})
+        parse(InventoryReport, {**example, "domains": [guest]})
     assert caught.value.key == "domains.0.fence"
 
 
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), 1e300, -1.0])
 def test_a_time_that_no_clock_shows_is_refused(at: float) -> None:
     with pytest.raises(Rejected) as caught:
-        parse(Manifest, {**ALL_EXAMPLES[Manifest.task], "taken_at": at})
+        parse(InventoryReport, {**ALL_EXAMPLES[InventoryReport.task], "taken_at": at})
     assert caught.value.key == "taken_at"
 
 
 def test_the_amounts_of_a_host_are_bounded() -> None:
     for fields in ({"disk_gb": 2**63}, {"reserved": {"memory_mib": 2**63}}):
         with pytest.raises(Rejected):
-            parse(Hello, {**ALL_EXAMPLES[Hello.task], **fields})
+            parse(HostRegistration, {**ALL_EXAMPLES[HostRegistration.task], **fields})
 
 
 def test_the_token_of_an_answer_is_bounded() -> None:

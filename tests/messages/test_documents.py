@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from conductor.cli.pages import PAGES
+from conductor.cli.documents.pages import PAGES
 from conductor.operations import OPERATIONS
-from models.messages.schema import PUBLIC
+from models.messages.json_schemas import PUBLIC
 from tests.environment.variables import CHECKOUT
 
 EXAMPLES = sorted((CHECKOUT / "examples").glob("*.py"))

@@ -10,11 +10,11 @@ import pytest
 
 from models.errors import Rejected
 from models.messages.base import parse
+from models.messages.json_schemas import json_schema
 from models.messages.requests import REQUESTS, parse_request
-from models.messages.schema import json_schema
 from models.messages.versions import CONVERTERS
 from tests.messages.golden import FOLDER, HOW, Golden, current, fields, read_all
-from tests.messages.letters import ALL_EXAMPLES, ALL_KINDS
+from tests.messages.message_examples import ALL_EXAMPLES, ALL_KINDS
 
 GOLDEN = list(read_all())
 
@@ -92,8 +92,8 @@ def _missing(
     if branches and "properties" not in schema and isinstance(example, dict):
         yield from min((list(_missing(s, example, defs, path)) for s in branches), key=len)
     if isinstance(example, list) and isinstance(schema.get("items"), dict):
-        for each in example:
-            yield from _missing(schema["items"], each, defs, path)
+        for item in example:
+            yield from _missing(schema["items"], item, defs, path)
     if isinstance(example, dict):
         for name, field in schema.get("properties", {}).items():
             if name not in example:

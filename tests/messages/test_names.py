@@ -7,7 +7,7 @@ import pytest
 from models.errors import Rejected
 from models.ids import compute_queue, is_host_name, is_name
 from models.messages.base import parse
-from models.messages.letters import Heartbeat, Hello, Progress, Reply
+from models.messages.internal import Heartbeat, HostRegistration, Progress, Reply
 from models.messages.requests import parse_request
 
 BAD_HOSTS = [
@@ -35,9 +35,20 @@ TOKEN = {"operation_id": "o", "step": "s", "attempt": 1, "sequence": 1}
 def test_what_names_no_host_is_refused_from_hosts_and_from_senders(name: str) -> None:
     assert not is_host_name(name)
     beat = {"host": name, "boot_id": "b"}
-    hello = {**beat, "taken_at": 1.0, "hypervisor": "simulated", "hardware": {}, "disk_gb": 1}
+    host_registration = {
+        **beat,
+        "taken_at": 1.0,
+        "hypervisor": "simulated",
+        "hardware": {},
+        "disk_gb": 1,
+    }
     reply = {"token": TOKEN, "sender": name, "outcome": "done"}
-    for kind, body in ((Heartbeat, beat), (Hello, hello), (Reply, reply), (Progress, reply)):
+    for kind, body in (
+        (Heartbeat, beat),
+        (HostRegistration, host_registration),
+        (Reply, reply),
+        (Progress, reply),
+    ):
         with pytest.raises(Rejected):
             parse(kind, body)
     context = {"context": {"project_id": "p"}}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from models.messages.letters import Letter
+from models.messages.internal import OutgoingMessage
+from models.messages.json_schemas import json_schema
 from models.messages.notifications import NOTICES, topic_key
-from models.messages.schema import json_schema
 from tests.operations.world import PINNED, World
-from workers.hypervisor.fates import Call, Fate
+from workers.hypervisor.fault_injection import Call, InjectedFault
 
 HEARD = "heard"
 HUGE = {"vcpus": 400, "memory_mb": 512}
@@ -28,17 +28,19 @@ def world() -> World:
 def heard(world: World) -> list[tuple[str, Mapping[str, Any]]]:
     """Let everything end; return key and body of every notice, each as its schema allows."""
     for _ in range(60):
-        while queues := [each for each in world.waiting_queues() if each != HEARD]:
+        while queues := [
+            waiting_queue for waiting_queue in world.waiting_queues() if waiting_queue != HEARD
+        ]:
             world.deliver(queues[0])
         if not world.living():
             break
         world.pass_time(20.0)
     found: list[tuple[str, Mapping[str, Any]]] = []
-    while letter := world.bus.take(HEARD):
-        Draft202012Validator(json_schema(NOTICES[letter.task])).validate(dict(letter.body))
-        key = topic_key(letter)
+    while outgoing := world.bus.take(HEARD):
+        Draft202012Validator(json_schema(NOTICES[outgoing.task])).validate(dict(outgoing.body))
+        key = topic_key(outgoing)
         assert key is not None
-        found.append((key, letter.body))
+        found.append((key, outgoing.body))
     return found
 
 
@@ -103,18 +105,18 @@ def test_a_request_that_is_refused_is_no_news_of_the_instance(world: World) -> N
 def test_an_end_that_comes_again_is_told_once(world: World) -> None:
     world.build(PINNED)
     heard(world)
-    for letter in list(world.delivered):
-        world.hand_over(letter)
+    for outgoing in list(world.delivered):
+        world.hand_over(outgoing)
     assert keys(world) == []
 
 
 def test_a_replay_begins_and_ends_like_what_it_repeats() -> None:
     refused = ["spawn"]
 
-    def fate(call: Call) -> Fate:
-        return Fate(ending="refused" if call.verb in refused else "done")
+    def injected_fault(call: Call) -> InjectedFault:
+        return InjectedFault(ending="refused" if call.verb in refused else "done")
 
-    world = World(hosts=1, fates=lambda _: fate)
+    world = World(hosts=1, injected_faults=lambda _: injected_fault)
     world.bus.listen(HEARD)
     operation = world.build(PINNED)
     assert keys(world) == ["build_instance.start", "build_instance.error"]
@@ -135,5 +137,8 @@ def test_nothing_is_kept_of_notices_that_nobody_listens_to() -> None:
 
 def test_an_answer_is_never_taken_for_a_notice_whatever_its_queue_is_called() -> None:
     queue = "notifications.build_instance.end"
-    assert topic_key(Letter(queue, "conductor.operation_ended", {})) is None
-    assert topic_key(Letter(queue, "conductor.operation_notified", {})) == "build_instance.end"
+    assert topic_key(OutgoingMessage(queue, "conductor.operation_ended", {})) is None
+    assert (
+        topic_key(OutgoingMessage(queue, "conductor.operation_notified", {}))
+        == "build_instance.end"
+    )

@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from models.errors import Rejected
 from models.messages.answers import ANSWERS
 from models.messages.base import parse
-from models.messages.schema import INTERNAL, PUBLIC, json_schema, named
-from tests.messages.letters import ALL_EXAMPLES, ALL_KINDS
+from models.messages.json_schemas import INTERNAL, PUBLIC, json_schema, named
+from tests.messages.message_examples import ALL_EXAMPLES, ALL_KINDS
 
 WRONG: tuple[Any, ...] = (None, -1, "", "x" * 300, [], {}, True)
 ID = "c2b7e0a4-50b1-5d0e-8a3e-6f1d2c9b7a55"

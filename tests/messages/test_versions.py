@@ -11,8 +11,8 @@ from pydantic import Field
 from models.errors import Rejected
 from models.ids import HOST_RULE
 from models.messages.base import parse
+from models.messages.json_schemas import json_schema
 from models.messages.requests import REQUESTS, InstanceRequest, Request, parse_request
-from models.messages.schema import json_schema
 from models.messages.versions import Converters, newer, to_current
 
 TASK = "conductor.stop_instance"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from conductor.placement.guest_differences import GUESTS_DIFFER
+from conductor.placement.consistency.guest_differences import GUESTS_DIFFER
 from conductor.store.ports import Store
 from models.lifecycle import InstanceState, MigrationState, OperationState
 from tests.invariants import check_invariants

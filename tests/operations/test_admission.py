@@ -8,22 +8,29 @@ from typing import Any
 
 import pytest
 
-from conductor import hosts
-from conductor.admission import Admitted, Again, Refused, judge, namesake
+from conductor.hosts import host_administration
+from conductor.hosts.admission import Admitted, Again, Refused, judge, namesake
 from conductor.liveness import host_is_up
 from conductor.store.records import Registration
 from models.errors import HostRefused
 from models.ids import HostName
 from models.lifecycle import InstanceState, OperationState
 from models.messages.base import parse
-from models.messages.hardware import host_from_json
-from models.messages.letters import HEARTBEAT, HELLO, MANIFEST, REPORTS, Hello, Letter
+from models.messages.hardware_json import host_from_json
+from models.messages.internal import (
+    HEARTBEAT,
+    INVENTORY_REPORT,
+    REGISTRATION,
+    REPORTS,
+    HostRegistration,
+    OutgoingMessage,
+)
 from tests.contracts.store.records import a_registration
-from tests.messages.letters import LETTERS
+from tests.messages.message_examples import LETTERS
 from tests.operations.copies import restore
 from tests.operations.world import SHARED, SimulatedHost, World, small_host
 from workers.agent import Agent
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.ports import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.settings import WorkerSettings
 
@@ -32,8 +39,8 @@ KNOWN = a_registration(
 )
 
 
-def hello(**changes: Any) -> Hello:
-    return parse(Hello, {**LETTERS[HELLO], "replaces": None, **changes})
+def host_registration(**changes: Any) -> HostRegistration:
+    return parse(HostRegistration, {**LETTERS[REGISTRATION], "replaces": None, **changes})
 
 
 def other_worker(world: World, name: str, refused: list[HostRefused]) -> Agent:
@@ -74,8 +81,8 @@ def hand_answers(world: World, host: str, agent: Agent) -> None:
 
 
 def test_a_later_start_on_its_state_directory_serves_at_once() -> None:
-    assert judge(hello(), None, alive=False) == Admitted()
-    assert judge(hello(), KNOWN, alive=True) == Admitted()
+    assert judge(host_registration(), None, alive=False) == Admitted()
+    assert judge(host_registration(), KNOWN, alive=True) == Admitted()
 
 
 @pytest.mark.parametrize(
@@ -92,10 +99,14 @@ def test_any_other_worker_waits_until_the_first_is_silent_and_says_whom_it_repla
     other: dict[str, Any],
 ) -> None:
     for replaces in (None, "b1", "b6"):
-        assert isinstance(judge(hello(**other, replaces=replaces), KNOWN, alive=True), Refused)
+        assert isinstance(
+            judge(host_registration(**other, replaces=replaces), KNOWN, alive=True), Refused
+        )
     for replaces in (None, "b1"):
-        assert judge(hello(**other, replaces=replaces), KNOWN, alive=False) == Again("b6")
-    assert judge(hello(**other, replaces="b6"), KNOWN, alive=False) == Admitted()
+        assert judge(host_registration(**other, replaces=replaces), KNOWN, alive=False) == Again(
+            "b6"
+        )
+    assert judge(host_registration(**other, replaces="b6"), KNOWN, alive=False) == Admitted()
 
 
 def test_names_that_share_a_queue_are_namesakes() -> None:
@@ -123,7 +134,7 @@ def test_a_second_worker_under_a_hosts_name_is_refused_and_named_and_changes_not
     assert "is alive: one worker serves one host" in refused[0].message
     assert len(world.guests()) == 2
     with world.store.begin() as uow:
-        hosts.set_enabled(uow, "host-0", enabled=True, reason=None)
+        host_administration.set_enabled(uow, "host-0", enabled=True, reason=None)
     assert registration(world, "host-0").troubled is False
 
 
@@ -150,7 +161,7 @@ def test_a_machine_that_takes_the_place_of_a_dead_one_serves_its_host() -> None:
 def test_a_host_removed_under_its_living_worker_comes_back_with_the_next_heartbeat() -> None:
     world = World(hosts=2)
     with world.store.begin() as uow:
-        hosts.remove(uow, "host-0")
+        host_administration.remove(uow, "host-0")
     world.beat()
     world.settle()
     assert is_up(world, "host-0")
@@ -195,11 +206,11 @@ def test_a_clock_a_day_off_changes_nothing(clock_s: float) -> None:
     assert world.instance_by_id(vm).state is InstanceState.ERROR
 
 
-def reports_of(world: World) -> list[Letter]:
+def reports_of(world: World) -> list[OutgoingMessage]:
     """Take what waits for the conductor off its queue."""
     waiting = []
-    while letter := world.bus.take(REPORTS):
-        waiting.append(letter)
+    while outgoing := world.bus.take(REPORTS):
+        waiting.append(outgoing)
     return waiting
 
 
@@ -213,7 +224,7 @@ def test_reports_count_once_and_in_their_order_however_they_come() -> None:
     world.now += 61.0
     world.beat()
     old = reports_of(world)
-    assert {letter.task for letter in old} == {HEARTBEAT, MANIFEST}
+    assert {outgoing.task for outgoing in old} == {HEARTBEAT, INVENTORY_REPORT}
     host = world.hosts["host-0"].hypervisor
     domain = host._domains.pop(next(iter(host._domains)))
     world.now += 61.0
@@ -221,8 +232,8 @@ def test_reports_count_once_and_in_their_order_however_they_come() -> None:
     new = reports_of(world)
     for order in permutations([*old, *new, *old]):
         world.now += 1.0
-        for letter in order:
-            world.hand_over(letter)
+        for outgoing in order:
+            world.hand_over(outgoing)
     assert world.instance_by_id(vm).state is InstanceState.ERROR
     host._domains[domain.instance_id] = domain
     world.now += 61.0
@@ -234,18 +245,18 @@ def test_reports_count_once_and_in_their_order_however_they_come() -> None:
 def test_what_an_earlier_life_has_said_revives_nobody() -> None:
     world = World(hosts=1)
     world.beat()
-    [early] = [letter for letter in reports_of(world) if letter.task == HEARTBEAT]
+    [early] = [outgoing for outgoing in reports_of(world) if outgoing.task == HEARTBEAT]
     world.kill_host("host-0")
     world.restart_host("host-0")
     hellos = reports_of(world)
-    for letter in hellos:
-        world.hand_over(letter)
+    for outgoing in hellos:
+        world.hand_over(outgoing)
     world.kill_host("host-0")
     for _ in range(20):
         world.pass_time(3.0)
     assert not is_up(world, "host-0")
-    for letter in (early, *hellos, early):
-        world.hand_over(letter)
+    for outgoing in (early, *hellos, early):
+        world.hand_over(outgoing)
         world.settle()
     assert not is_up(world, "host-0")
 
@@ -253,7 +264,7 @@ def test_what_an_earlier_life_has_said_revives_nobody() -> None:
 def test_restarting_a_worker_does_not_undo_force_down() -> None:
     world = World(hosts=1)
     with world.store.begin() as uow:
-        hosts.force_down(uow, "host-0", "smoke")
+        host_administration.force_down(uow, "host-0", "smoke")
     world.kill_host("host-0")
     world.restart_host("host-0")
     world.pass_time(10.0)
@@ -261,7 +272,7 @@ def test_restarting_a_worker_does_not_undo_force_down() -> None:
     assert world.host("host-0").forced_down is True
     assert not is_up(world, "host-0")
     with world.store.begin() as uow:
-        hosts.set_enabled(uow, "host-0", enabled=True, reason=None)
+        host_administration.set_enabled(uow, "host-0", enabled=True, reason=None)
     assert is_up(world, "host-0")
 
 
@@ -278,7 +289,7 @@ def test_a_machine_that_comes_back_under_another_name_is_refused_naming_the_old_
     assert "its machine is known as host-0" in refused[0].message
     assert "host-0.example.com" in (registration(world, "host-0").refused or {})["reason"]
     with world.store.read() as uow:
-        assert sorted(each.name for each in uow.hosts.where()) == ["host-0", "host-1"]
+        assert sorted(host.name for host in uow.hosts.where()) == ["host-0", "host-1"]
     assert world.instance(build).id in world.guests()
 
 

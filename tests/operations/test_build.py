@@ -7,19 +7,21 @@ from collections.abc import Callable
 from models.lifecycle import InstanceState, OperationState
 from tests.operations.audit import check_at_rest
 from tests.operations.world import PINNED, SHARED, World
-from workers.hypervisor.fates import Call, Ending, Fate, Fates
+from workers.hypervisor.fault_injection import Call, Ending, InjectedFault, InjectedFaults
 
 WHOLE_HOST = {"vcpus": 4, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 
 
-def spawning(ending: Ending, *hosts: str) -> Callable[[str], Fates]:
+def spawning(ending: Ending, *hosts: str) -> Callable[[str], InjectedFaults]:
     """Return fates under which these hosts end every spawn so; all else is done."""
 
-    def fates_of(host: str) -> Fates:
-        def fate(call: Call) -> Fate:
-            return Fate(ending=ending if call.verb == "spawn" and host in hosts else "done")
+    def fates_of(host: str) -> InjectedFaults:
+        def injected_fault(call: Call) -> InjectedFault:
+            return InjectedFault(
+                ending=ending if call.verb == "spawn" and host in hosts else "done"
+            )
 
-        return fate
+        return injected_fault
 
     return fates_of
 
@@ -36,7 +38,7 @@ def test_a_build_ends_active_on_exactly_the_claimed_cpus() -> None:
 
 
 def test_a_host_that_refuses_is_left_for_an_alternate() -> None:
-    world = World(fates=spawning("refused", "host-0"))
+    world = World(injected_faults=spawning("refused", "host-0"))
     operation = world.build(WHOLE_HOST, host=None)
     world.run_out()
     assert world.ended(operation) is OperationState.SUCCEEDED
@@ -46,7 +48,7 @@ def test_a_host_that_refuses_is_left_for_an_alternate() -> None:
 
 
 def test_when_every_host_refuses_the_fault_names_each_attempt_and_its_reason() -> None:
-    world = World(hosts=2, fates=spawning("refused", "host-0", "host-1"))
+    world = World(hosts=2, injected_faults=spawning("refused", "host-0", "host-1"))
     operation = world.build(PINNED)
     world.run_out()
     instance = world.instance(operation)
@@ -63,7 +65,7 @@ def test_when_every_host_refuses_the_fault_names_each_attempt_and_its_reason() -
 
 def test_no_more_than_three_hosts_are_tried() -> None:
     names = tuple(f"host-{n}" for n in range(6))
-    world = World(hosts=6, fates=spawning("refused", *names))
+    world = World(hosts=6, injected_faults=spawning("refused", *names))
     operation = world.build(PINNED)
     world.run_out()
     fault = world.instance(operation).fault
@@ -73,7 +75,7 @@ def test_no_more_than_three_hosts_are_tried() -> None:
 
 
 def test_a_build_forced_to_a_host_never_goes_elsewhere() -> None:
-    world = World(fates=spawning("refused", "host-1"))
+    world = World(injected_faults=spawning("refused", "host-1"))
     operation = world.build(PINNED, host="host-1")
     world.run_out()
     assert world.ended(operation) is OperationState.FAILED
@@ -168,8 +170,8 @@ def test_the_same_id_with_another_body_is_a_dead_letter_and_changes_nothing() ->
     world.run_out()
     assert world.instance(operation).name == "vm"
     with world.store.read() as uow:
-        [letter] = uow.dead_letters.where()
-    assert letter.reason.startswith("duplicate_id: ")
+        [outgoing] = uow.dead_letters.where()
+    assert outgoing.reason.startswith("duplicate_id: ")
 
 
 def test_a_refused_request_is_an_operation_that_failed_with_the_field_in_its_error() -> None:
@@ -187,5 +189,5 @@ def test_a_request_without_a_uuid_is_kept_as_a_dead_letter() -> None:
     world.submit("build_instances", {}, "not-a-uuid")
     world.run_out()
     with world.store.read() as uow:
-        [letter] = uow.dead_letters.where()
-    assert letter.reason.startswith("id_invalid: ")
+        [outgoing] = uow.dead_letters.where()
+    assert outgoing.reason.startswith("id_invalid: ")

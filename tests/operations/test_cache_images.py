@@ -7,7 +7,7 @@ from typing import Any
 
 from models.lifecycle import OperationState
 from tests.operations.world import World
-from workers.hypervisor.fates import Call, Fate, Fates, always_done
+from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults, always_done
 
 RACK = ("host-0", "host-1")
 
@@ -35,11 +35,11 @@ def error(world: World, operation: str) -> dict[str, Any]:
     return dict(world.operation(operation).error or {})
 
 
-def refusing(name: str) -> Fates:
-    def fate(call: Call) -> Fate:
-        return Fate(ending="refused" if call.verb == "cache_images" else "done")
+def refusing(name: str) -> InjectedFaults:
+    def injected_fault(call: Call) -> InjectedFault:
+        return InjectedFault(ending="refused" if call.verb == "cache_images" else "done")
 
-    return fate if name == "host-1" else always_done
+    return injected_fault if name == "host-1" else always_done
 
 
 def test_every_host_of_the_aggregate_has_them_and_no_other() -> None:
@@ -72,7 +72,7 @@ def test_an_unknown_image_is_refused_before_any_host_is_asked() -> None:
 
 
 def test_hosts_that_fail_are_named_and_the_others_have_the_images_all_the_same() -> None:
-    world = stocked(World(fates=refusing))
+    world = stocked(World(injected_faults=refusing))
     operation = cache(world, "img-1")
     world.run_out()
     assert world.ended(operation) is OperationState.FAILED
@@ -106,21 +106,21 @@ def test_requests_at_once_for_the_same_host_are_all_done_whichever_comes_first()
     operations = [cache(world, "img-1"), cache(world, "img-2"), cache(world, "img-1")]
     for _ in operations:
         world.deliver("conductor")
-    asked = [letter for _ in operations if (letter := world.bus.take("compute_host-0"))]
-    for letter in reversed(asked):
-        world.hand_over(letter)
+    asked = [outgoing for _ in operations if (outgoing := world.bus.take("compute_host-0"))]
+    for outgoing in reversed(asked):
+        world.hand_over(outgoing)
     world.run_out()
-    assert [world.ended(each) for each in operations] == ["SUCCEEDED"] * 3
+    assert [world.ended(operation) for operation in operations] == ["SUCCEEDED"] * 3
     assert on_hosts(world)["host-0"] == {"img-1", "img-2"}
 
 
 def test_one_that_failed_can_be_replayed_once_the_host_is_well() -> None:
     ill = {"host-1"}
 
-    def fates(name: str) -> Fates:
-        return lambda _: Fate(ending="refused" if name in ill else "done")
+    def injected_faults(name: str) -> InjectedFaults:
+        return lambda _: InjectedFault(ending="refused" if name in ill else "done")
 
-    world = stocked(World(fates=fates))
+    world = stocked(World(injected_faults=injected_faults))
     operation = cache(world, "img-1")
     world.run_out()
     assert world.ended(operation) is OperationState.FAILED

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from conductor import hosts
-from conductor.placement.audit import audit, read_books
+from conductor.hosts import host_administration
+from conductor.placement.consistency.allocation_audit import audit, read_books
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import ProviderQuery
 from conductor.placement.providers import over_committed, root_of
-from conductor.placement.store_placement import StorePlacement
 from models.errors import Rejected
 from models.hardware.accounting import without_use
 from models.lifecycle import OperationState
-from models.messages.hardware import host_from_json
+from models.messages.hardware_json import host_from_json
 from tests.operations.audit import check_at_rest
 from tests.operations.world import PINNED, SHARED, World, small_host
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.ports import Hardware
 
 
 def return_with(world: World, cpus: int) -> None:
@@ -64,7 +64,7 @@ def test_a_host_that_keeps_more_for_itself_than_is_left_takes_no_more() -> None:
     world.run_out()
     assert world.ended(refused) is OperationState.FAILED
     with world.store.read() as uow:
-        codes = [each.code for each in audit(read_books(uow))]
+        codes = [finding.code for finding in audit(read_books(uow))]
     assert codes == ["over_committed"]
     world.kill_host("host-0")
     world.restart_host("host-0")
@@ -197,14 +197,14 @@ def test_what_a_guest_has_lost_closes_the_host_and_is_named(
     assert f"{instance_id} has lost" in reason
     assert lost in reason
     with pytest.raises(Rejected, match=instance_id), world.store.begin() as uow:
-        hosts.set_enabled(uow, "host-0", enabled=True, reason=None)
+        host_administration.set_enabled(uow, "host-0", enabled=True, reason=None)
     world.submit("delete_instance", {"instance_id": instance_id})
     world.run_out()
     world.pass_time(100.0)
     reason = world.host("host-0").degraded or ""
     assert "`hosts enable` takes it in" in reason  # and no guest that has gone is blamed
     with world.store.begin() as uow:
-        hosts.set_enabled(uow, "host-0", enabled=True, reason=None)
+        host_administration.set_enabled(uow, "host-0", enabled=True, reason=None)
     host = world.host("host-0")
     assert (host.degraded, host.reported) == (None, None)
     assert host.topology == host_from_json(after)
@@ -229,7 +229,7 @@ def test_a_move_that_is_not_confirmed_keeps_its_cpus_on_both_sides() -> None:
     world.submit("confirm_resize", {"instance_id": instance_id})
     world.run_out()
     with world.store.begin() as uow:
-        hosts.set_enabled(uow, "host-0", enabled=True, reason=None)
+        host_administration.set_enabled(uow, "host-0", enabled=True, reason=None)
     assert world.host("host-0").topology.cells[0].pinned_cpus == 0
     check_at_rest(world)
 

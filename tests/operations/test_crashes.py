@@ -19,7 +19,7 @@ from models.ids import OperationId, child_instance_id
 from models.lifecycle import InstanceState, OperationState
 from tests.operations.audit import check_at_any_time, check_at_rest
 from tests.operations.world import PINNED, SHARED, Killed, World
-from workers.hypervisor.fates import Call, Ending, Fate, Fates
+from workers.hypervisor.fault_injection import Call, Ending, InjectedFault, InjectedFaults
 
 
 def run_mortal(world: World, dies_after: int) -> bool:
@@ -57,11 +57,11 @@ def test_a_conductor_that_dies_after_any_commit_of_a_build_loses_nothing(
 
 
 def test_a_conductor_that_dies_after_any_commit_of_a_failing_build_leaves_nothing() -> None:
-    def refused(_: str) -> Fates:
-        return lambda call: Fate(ending="refused" if call.verb == "spawn" else "done")
+    def refused(_: str) -> InjectedFaults:
+        return lambda call: InjectedFault(ending="refused" if call.verb == "spawn" else "done")
 
     for dies_after in range(1, 100):
-        world = World(hosts=2, fates=refused)
+        world = World(hosts=2, injected_faults=refused)
         operation = world.build(PINNED)
         died = run_mortal(world, dies_after)
         assert world.ended(operation) is OperationState.FAILED
@@ -89,18 +89,18 @@ def test_letters_that_come_again_after_the_end_change_nothing() -> None:
     delete = world.submit("delete_instance", {"instance_id": world.instance(build).id})
     world.run_out()
     before = [world.operation(build), world.operation(delete), world.instance(build)]
-    for letter in list(world.delivered):
-        world.hand_over(letter)
+    for outgoing in list(world.delivered):
+        world.hand_over(outgoing)
     world.run_out()
     assert [world.operation(build), world.operation(delete), world.instance(build)] == before
     check_at_rest(world)
 
 
 def test_a_delete_wins_after_any_number_of_letters_of_a_build() -> None:
-    for letters in range(30):
+    for outgoing_messages in range(30):
         world = World(hosts=2)
         build = world.build(PINNED)
-        for _ in range(letters):
+        for _ in range(outgoing_messages):
             queues = world.waiting_queues()
             if not queues:
                 break
@@ -157,14 +157,14 @@ class AnythingHappens(RuleBasedStateMachine):
         )
     )
     def begin(self, endings: dict[str, Ending]) -> None:
-        def fates_of(host: str) -> Fates:
-            def fate(call: Call) -> Fate:
+        def fates_of(host: str) -> InjectedFaults:
+            def injected_fault(call: Call) -> InjectedFault:
                 bad = call.nth < 2 and call.verb != "destroy"
-                return Fate(ending=endings.get(host, "done") if bad else "done")
+                return InjectedFault(ending=endings.get(host, "done") if bad else "done")
 
-            return fate
+            return injected_fault
 
-        self.world = World(hosts=3, fates=fates_of)
+        self.world = World(hosts=3, injected_faults=fates_of)
         self.builds: list[str] = []
 
     @rule(pinned=st.booleans(), count=st.integers(1, 2))
@@ -191,7 +191,7 @@ class AnythingHappens(RuleBasedStateMachine):
             return []
         with self.world.store.read() as uow:
             failed = uow.operations.where(state=("FAILED", "CANCELLED", "STUCK"))
-        return sorted(each.id for each in failed)[:20]
+        return sorted(operation.id for operation in failed)[:20]
 
     @rule(data=st.data())
     @precondition(lambda self: self.builds)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.hearing import no_way_to
+from conductor.hosts.canary import no_way_to
 from conductor.liveness import host_is_up, state_of
 from models.lifecycle import HostState, OperationState
-from models.messages.letters import CANARY, REPORTS
+from models.messages.internal import CANARY, REPORTS
 from tests.operations.audit import check_at_rest
 from tests.operations.world import SHARED, World
 
@@ -51,7 +51,7 @@ def test_hosts_that_hear_stay_up_for_good() -> None:
 def test_a_canary_costs_one_message_a_host_and_twenty_seconds() -> None:
     world = World(hosts=2)
     live(world, 600.0, without="none", step_s=5.0)
-    canaries = [letter for letter in world.delivered if letter.task == CANARY]
+    canaries = [outgoing for outgoing in world.delivered if outgoing.task == CANARY]
     assert len(canaries) <= 2 * (600 / 20 + 1)
 
 
@@ -66,7 +66,7 @@ def test_a_deaf_host_is_not_chosen_and_hears_again_as_soon_as_it_reads() -> None
     live(world, 60.0)
     builds = [world.build(SHARED) for _ in range(6)]
     live(world, 10.0)
-    assert {world.instance(each).host for each in builds} == {"host-1", "host-2"}
+    assert {world.instance(build).host for build in builds} == {"host-1", "host-2"}
     live(world, 10.0, without="none")
     assert state(world)[0] is HostState.UP
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import CONDUCTOR, REPORTS, SCHEDULER
+from models.messages.internal import CONDUCTOR, REPORTS, SCHEDULER
 from tests.operations.audit import check_at_rest
 from tests.operations.world import PINNED, World
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from conductor import hosts
-from conductor.placement.audit import audit, read_books
+from conductor.hosts import host_administration
+from conductor.placement.consistency.allocation_audit import audit, read_books
 from models.lifecycle import OperationState
 from tests.operations.test_moves import ask, built
 from tests.operations.world import World, small_host
@@ -63,8 +63,8 @@ def test_a_build_takes_a_device_and_a_delete_gives_it_back(flavor: Mapping[str, 
     world.run_out()
     assert world.ended(refused) is OperationState.FAILED
     assert "CUSTOM_PCI_GPU" in str(world.operation(refused).error)
-    for each in (one, two):
-        ask(world, "delete_instance", each)
+    for name in (one, two):
+        ask(world, "delete_instance", name)
     assert used(world)["host-0"] == [0, 0]
 
 
@@ -75,7 +75,7 @@ def test_two_guests_that_require_the_device_of_one_cell_do_not_both_get_it() -> 
         placement = world.instance_by_id(built(world, NEAR)).placement
         assert placement is not None
         (near,) = placement.cells
-        assert [each.numa_node for each in placement.devices] == [near.host_cell]
+        assert [device.numa_node for device in placement.devices] == [near.host_cell]
         cells.add(near.host_cell)
     assert cells == {0, 1}
 
@@ -112,7 +112,7 @@ def scenario(world: World, instance_id: str, name: str) -> Iterator[dict[str, in
     elif name == "evacuate":
         world.kill_host("host-0")
         with world.store.begin() as uow:
-            hosts.force_down(uow, "host-0", None)
+            host_administration.force_down(uow, "host-0", None)
         done(world, "evacuate_instance", instance_id)
         yield {"host-0": 0, "host-1": 1}
     elif name == "rebuild":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from conductor import hosts
+from conductor.hosts import host_administration
 from models.ids import InstanceId
 from models.lifecycle import InstanceState, OperationState
 from tests.operations.audit import check_at_rest
 from tests.operations.test_moves import BIGGER, ask, built, error_code, on_verb
 from tests.operations.world import PINNED, World
-from workers.hypervisor.fates import Fate, Fates
+from workers.hypervisor.fault_injection import InjectedFault, InjectedFaults
 
 MARKER = "what the guest has written"
 
@@ -34,7 +34,7 @@ def disk_of(world: World, instance_id: str) -> str | None:
 def lose_host(world: World, name: str = "host-0") -> None:
     world.kill_host(name)
     with world.store.begin() as uow:
-        hosts.force_down(uow, name, "fenced")
+        host_administration.force_down(uow, name, "fenced")
 
 
 STORIES = {
@@ -86,7 +86,7 @@ def test_what_is_on_the_disk_survives(story: list[tuple[str, dict[str, object]]]
 def test_a_cold_migration_whose_disk_does_not_come_leaves_it_running_where_it_was(
     verb: str,
 ) -> None:
-    world = World(hosts=3, fates=on_verb("refused", verb, "host-0", "host-1", "host-2"))
+    world = World(hosts=3, injected_faults=on_verb("refused", verb, "host-0", "host-1", "host-2"))
     instance_id = written(world)
     operation = ask(world, "migrate_instance", instance_id)
     assert world.ended(operation) is OperationState.FAILED
@@ -108,7 +108,7 @@ def test_a_disk_that_came_damaged_is_not_believed() -> None:
 
 @pytest.mark.parametrize("verb", ["snapshot", "power_off"])
 def test_without_a_snapshot_nothing_is_offloaded(verb: str) -> None:
-    world = World(hosts=1, fates=on_verb("refused", verb, "host-0"))
+    world = World(hosts=1, injected_faults=on_verb("refused", verb, "host-0"))
     instance_id = written(world)
     operation = ask(world, "shelve_instance", instance_id, offload=True)
     assert world.ended(operation) is OperationState.FAILED
@@ -120,10 +120,12 @@ def test_a_failed_unshelve_keeps_the_snapshot_for_the_next() -> None:
     fails = {"spawn"}
     begun = False
 
-    def fates_of(_: str) -> Fates:
-        return lambda call: Fate(ending="refused" if begun and call.verb in fails else "done")
+    def fates_of(_: str) -> InjectedFaults:
+        return lambda call: InjectedFault(
+            ending="refused" if begun and call.verb in fails else "done"
+        )
 
-    world = World(hosts=2, fates=fates_of)
+    world = World(hosts=2, injected_faults=fates_of)
     instance_id = written(world)
     ask(world, "shelve_instance", instance_id, offload=True)
     begun = True

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from conductor import hosts
+from conductor.hosts import host_administration
 from conductor.operations import OPERATIONS
 from models.ids import OperationId, child_instance_id
 from models.lifecycle import InstanceState
 from tests.operations.audit import check_at_any_time, check_at_rest
 from tests.operations.world import PINNED, Killed, World
-from workers.hypervisor.fates import Call, Ending, Fate, Fates
+from workers.hypervisor.fault_injection import Call, Ending, InjectedFault, InjectedFaults
 
 BIGGER = {"vcpus": 3, "memory_mb": 2048, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 LETTERS = 60
@@ -64,7 +64,7 @@ def _stocked(world: World, _: str) -> None:
 def _host_dead(world: World, _: str) -> None:
     world.kill_host("host-0")
     with world.store.begin() as uow:
-        hosts.force_down(uow, "host-0", "fenced")
+        host_administration.force_down(uow, "host-0", "fenced")
 
 
 def _shelved_on_dead(world: World, instance_id: str) -> None:
@@ -81,10 +81,12 @@ class Scenario:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     of_instance: bool = True
 
-    def begin(self, fates: Callable[[str], Fates] | None = None) -> tuple[World, str]:
+    def begin(
+        self, injected_faults: Callable[[str], InjectedFaults] | None = None
+    ) -> tuple[World, str]:
         """Return a world in which the operation has been asked for and nothing has moved yet."""
-        switch = Switch(fates)
-        world = World(hosts=3, fates=switch.fates_of)
+        switch = Switch(injected_faults)
+        world = World(hosts=3, injected_faults=switch.fates_of)
         if self.task == "build_instances":
             switch.on = True
             operation = world.build(PINNED)
@@ -101,17 +103,17 @@ class Scenario:
 class Switch:
     """Fates that hold only from the operation under test on; before it all goes well."""
 
-    def __init__(self, fates: Callable[[str], Fates] | None) -> None:
-        self._fates = fates
+    def __init__(self, injected_faults: Callable[[str], InjectedFaults] | None) -> None:
+        self._fates = injected_faults
         self.on = False
 
-    def fates_of(self, host: str) -> Fates:
+    def fates_of(self, host: str) -> InjectedFaults:
         chosen = self._fates(host) if self._fates else None
 
-        def fate(call: Call) -> Fate:
-            return chosen(call) if self.on and chosen else Fate()
+        def injected_fault(call: Call) -> InjectedFault:
+            return chosen(call) if self.on and chosen else InjectedFault()
 
-        return fate
+        return injected_fault
 
 
 def world_instance(operation: str) -> str:
@@ -152,12 +154,12 @@ def _calls_of(scenario: Scenario) -> list[tuple[str, str]]:
     """Return which verb is called on which host when nothing goes wrong."""
     seen: list[tuple[str, str]] = []
 
-    def fates_of(host: str) -> Fates:
-        def fate(call: Call) -> Fate:
+    def fates_of(host: str) -> InjectedFaults:
+        def injected_fault(call: Call) -> InjectedFault:
             seen.append((host, call.verb))
-            return Fate()
+            return InjectedFault()
 
-        return fate
+        return injected_fault
 
     world, _ = scenario.begin(fates_of)
     world.run_out()
@@ -200,8 +202,8 @@ def test_every_letter_twice_and_again_at_the_end_changes_nothing(scenario: Scena
     world.settle(times=2)
     _end(world)
     before = world.instance_by_id(instance_id)
-    for letter in list(world.delivered):
-        world.hand_over(letter)
+    for outgoing in list(world.delivered):
+        world.hand_over(outgoing)
         world.settle()
     _end(world)
     after = world.instance_by_id(instance_id)
@@ -216,11 +218,11 @@ def test_whatever_call_fails_for_good_it_ends_and_the_sums_are_right(
     calls = _calls_of(scenario)
     for host, verb in calls:
 
-        def fates_of(name: str, host: str = host, verb: str = verb) -> Fates:
-            def fate(call: Call) -> Fate:
-                return Fate(ending=ending if (name, call.verb) == (host, verb) else "done")
+        def fates_of(name: str, host: str = host, verb: str = verb) -> InjectedFaults:
+            def injected_fault(call: Call) -> InjectedFault:
+                return InjectedFault(ending=ending if (name, call.verb) == (host, verb) else "done")
 
-            return fate
+            return injected_fault
 
         world, _ = scenario.begin(fates_of)
         while queues := world.waiting_queues():
@@ -236,12 +238,12 @@ def test_whatever_call_fails_and_whatever_undo_fails_at_first_nothing_is_left(
 ) -> None:
     for host, verb in _calls_of(scenario):
 
-        def fates_of(name: str, host: str = host, verb: str = verb) -> Fates:
-            def fate(call: Call) -> Fate:
+        def fates_of(name: str, host: str = host, verb: str = verb) -> InjectedFaults:
+            def injected_fault(call: Call) -> InjectedFault:
                 hit = (name, call.verb) == (host, verb)
-                return Fate(ending="lost_before" if hit or call.nth == 0 else "done")
+                return InjectedFault(ending="lost_before" if hit or call.nth == 0 else "done")
 
-            return fate
+            return injected_fault
 
         world, _ = scenario.begin(fates_of)
         world.run_out()
@@ -250,9 +252,9 @@ def test_whatever_call_fails_and_whatever_undo_fails_at_first_nothing_is_left(
 
 @every_scenario
 def test_a_delete_after_any_letter_ends_with_nothing_left(scenario: Scenario) -> None:
-    for letters in range(LETTERS):
+    for outgoing_messages in range(LETTERS):
         world, instance_id = scenario.begin()
-        for _ in range(letters):
+        for _ in range(outgoing_messages):
             if queues := world.waiting_queues():
                 world.deliver(queues[0])
         done = not world.waiting_queues()
@@ -292,9 +294,9 @@ def test_a_conductor_that_dies_after_any_commit_changes_nothing_of_the_end(
 def test_a_host_that_dies_after_any_letter_and_comes_back_leaves_the_sums_right(
     scenario: Scenario,
 ) -> None:
-    for letters in range(LETTERS):
+    for outgoing_messages in range(LETTERS):
         world, _ = scenario.begin()
-        for _ in range(letters):
+        for _ in range(outgoing_messages):
             if queues := world.waiting_queues():
                 world.deliver(queues[0])
         done = not world.waiting_queues()

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from conductor import hosts
+from conductor.hosts import host_administration
 from conductor.store.records import CatalogueEntry
 from models.ids import InstanceId, OperationId, child_instance_id
 from models.lifecycle import InstanceState, OperationState, PowerState
-from models.messages.letters import Letter
+from models.messages.internal import OutgoingMessage
 from tests.operations.test_moves import ask, built, error_code, on_verb
 from tests.operations.world import PINNED, SHARED, World
-from workers.hypervisor.fates import Call, Fate, Fates
+from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults
 
 
 def calls(world: World, verb: str, instance_id: str, host: str = "host-0") -> int:
@@ -32,7 +32,7 @@ def lose_guest(world: World, instance_id: str) -> None:
 
 
 def test_a_refused_rebuild_leaves_the_disk_untouched() -> None:
-    world = World(hosts=1, fates=on_verb("refused", "rebuild", "host-0"))
+    world = World(hosts=1, injected_faults=on_verb("refused", "rebuild", "host-0"))
     instance_id = built(world, PINNED)
     operation = ask(world, "rebuild_instance", instance_id, image={"id": "img-2"})
     assert world.ended(operation) is OperationState.FAILED
@@ -43,7 +43,7 @@ def test_a_refused_rebuild_leaves_the_disk_untouched() -> None:
 
 
 def test_a_rebuild_that_was_lost_on_its_way_is_not_undone_by_another() -> None:
-    world = World(hosts=1, fates=on_verb("lost_before", "rebuild", "host-0"))
+    world = World(hosts=1, injected_faults=on_verb("lost_before", "rebuild", "host-0"))
     instance_id = built(world, PINNED)
     operation = ask(world, "rebuild_instance", instance_id, image={"id": "img-2"})
     assert world.ended(operation) is OperationState.FAILED
@@ -52,14 +52,14 @@ def test_a_rebuild_that_was_lost_on_its_way_is_not_undone_by_another() -> None:
 
 
 def test_a_rebuild_that_failed_half_way_is_undone_and_its_fault_says_what_may_be_lost() -> None:
-    def fates_of(_: str) -> Fates:
-        def fate(call: Call) -> Fate:
+    def fates_of(_: str) -> InjectedFaults:
+        def injected_fault(call: Call) -> InjectedFault:
             half = call.verb == "rebuild" and call.nth < 3
-            return Fate(ending="lost_after" if half else "done")
+            return InjectedFault(ending="lost_after" if half else "done")
 
-        return fate
+        return injected_fault
 
-    world = World(hosts=1, fates=fates_of)
+    world = World(hosts=1, injected_faults=fates_of)
     instance_id = built(world, PINNED)
     operation = ask(world, "rebuild_instance", instance_id, image={"id": "img-2"})
     assert world.ended(operation) is OperationState.FAILED
@@ -70,15 +70,15 @@ def test_a_rebuild_that_failed_half_way_is_undone_and_its_fault_says_what_may_be
 
 
 def test_a_refusal_after_an_attempt_with_unknown_outcome_is_undone_all_the_same() -> None:
-    def fates_of(_: str) -> Fates:
-        def fate(call: Call) -> Fate:
+    def fates_of(_: str) -> InjectedFaults:
+        def injected_fault(call: Call) -> InjectedFault:
             if call.verb != "spawn":
-                return Fate()
-            return Fate(ending="lost_after" if call.nth == 0 else "refused")
+                return InjectedFault()
+            return InjectedFault(ending="lost_after" if call.nth == 0 else "refused")
 
-        return fate
+        return injected_fault
 
-    world = World(hosts=1, fates=fates_of)
+    world = World(hosts=1, injected_faults=fates_of)
     operation = world.build(PINNED)
     world.run_out()
     assert world.ended(operation) is OperationState.FAILED
@@ -97,7 +97,7 @@ def test_a_refusal_after_an_attempt_with_unknown_outcome_is_undone_all_the_same(
 def test_what_a_host_refuses_is_not_undone_there(
     task: str, arguments: dict[str, object], verb: str, undo: str | None
 ) -> None:
-    world = World(hosts=2, fates=on_verb("refused", verb, "host-0"))
+    world = World(hosts=2, injected_faults=on_verb("refused", verb, "host-0"))
     instance_id = built(world, PINNED, host="host-0")
     operation = ask(world, task, instance_id, **arguments)
     assert world.ended(operation) is OperationState.FAILED
@@ -106,7 +106,7 @@ def test_what_a_host_refuses_is_not_undone_there(
 
 
 def test_a_failed_operation_names_the_step_that_failed() -> None:
-    world = World(hosts=2, fates=on_verb("refused", "copy", "host-0"))
+    world = World(hosts=2, injected_faults=on_verb("refused", "copy", "host-0"))
     operation = ask(world, "live_migrate_instance", built(world, PINNED, host="host-0"))
     assert world.operation(operation).step == "copy"
 
@@ -114,10 +114,10 @@ def test_a_failed_operation_names_the_step_that_failed() -> None:
 def test_a_refused_pivot_is_replayed_from_the_start() -> None:
     refuses = {"destroy"}
 
-    def fates_of(_: str) -> Fates:
-        return lambda call: Fate(ending="refused" if call.verb in refuses else "done")
+    def fates_of(_: str) -> InjectedFaults:
+        return lambda call: InjectedFault(ending="refused" if call.verb in refuses else "done")
 
-    world = World(hosts=2, fates=fates_of)
+    world = World(hosts=2, injected_faults=fates_of)
     instance_id = built(world, PINNED, host="host-0")
     ask(world, "migrate_instance", instance_id)
     operation = ask(world, "revert_resize", instance_id)
@@ -145,7 +145,7 @@ def test_a_guest_that_vanished_comes_back_as_it_was(
     if task == "evacuate_instance":
         world.kill_host("host-0")
         with world.store.begin() as uow:
-            hosts.force_down(uow, "host-0", "fenced")
+            host_administration.force_down(uow, "host-0", "fenced")
         operation = ask(world, task, instance_id)
     else:
         operation = ask(world, task, instance_id, image={"id": "img"})
@@ -159,10 +159,10 @@ def test_a_guest_that_vanished_comes_back_as_it_was(
 def test_a_vanished_guest_whose_rebuild_fails_stays_in_error_and_the_next_one_runs_it() -> None:
     fails = {"rebuild"}
 
-    def fates_of(_: str) -> Fates:
-        return lambda call: Fate(ending="refused" if call.verb in fails else "done")
+    def fates_of(_: str) -> InjectedFaults:
+        return lambda call: InjectedFault(ending="refused" if call.verb in fails else "done")
 
-    world = World(hosts=1, fates=fates_of)
+    world = World(hosts=1, injected_faults=fates_of)
     instance_id = built(world, PINNED)
     lose_guest(world, instance_id)
     ask(world, "rebuild_instance", instance_id, image={"id": "img"})
@@ -214,7 +214,9 @@ def test_a_delete_before_its_build_calls_the_build_back(count: int) -> None:
 
 
 def test_refusals_of_hosts_are_not_reported_as_a_lack_of_hosts() -> None:
-    world = World(hosts=3, fates=on_verb("refused", "spawn", "host-0", "host-1", "host-2"))
+    world = World(
+        hosts=3, injected_faults=on_verb("refused", "spawn", "host-0", "host-1", "host-2")
+    )
     operation = world.build(SHARED, count=3)
     world.run_out()
     error = world.operation(operation).error or {}
@@ -232,8 +234,8 @@ def test_what_a_host_or_a_step_raises_stays_in_its_log() -> None:
     told: list[object] = []
     send = world.bus.send
 
-    def listen(letters: Iterable[Letter]) -> None:
-        sent = list(letters)
+    def listen(outgoing_messages: Iterable[OutgoingMessage]) -> None:
+        sent = list(outgoing_messages)
         told.extend(sent)
         send(sent)
 

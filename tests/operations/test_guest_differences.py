@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conductor.placement.audit import audit, read_books
+from conductor.placement.consistency.allocation_audit import audit, read_books
 from models.lifecycle import OperationState
 from tests.operations.test_moves import ask, built
 from tests.operations.world import PINNED, SHARED, World, small_host
@@ -98,7 +98,7 @@ def test_after_moves_and_resizes_guests_are_as_placed() -> None:
     world = World(hosts=2, hardware=small_host(cells=2))
     instance_id = built(world, PINNED)
     other = built(world, SHARED)
-    for each in (instance_id, other):
+    for item in (instance_id, other):
         for task, arguments in (
             ("live_migrate_instance", {}),
             ("migrate_instance", {}),
@@ -108,7 +108,7 @@ def test_after_moves_and_resizes_guests_are_as_placed() -> None:
             ("stop_instance", {}),
             ("start_instance", {}),
         ):
-            operation = ask(world, task, each, **arguments)
+            operation = ask(world, task, item, **arguments)
             assert world.ended(operation) is OperationState.SUCCEEDED, task
             world.pass_time(100.0)
             world.settle()

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from models.lifecycle import OperationState
-from models.messages.hardware import host_from_json
+from models.messages.hardware_json import host_from_json
 from tests.operations.audit import check_at_rest
 from tests.operations.test_moves import ask, built, error_code, on_verb
 from tests.operations.world import PINNED, World, small_host
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.ports import Hardware
 
 LARGE = {
     "vcpus": 2,
@@ -85,7 +85,7 @@ def test_a_stopped_guest_takes_the_largest_pages_of_its_target() -> None:
 
 
 def test_a_target_that_could_not_run_the_guest_is_left_before_anything_is_made_there() -> None:
-    world = World(hosts=3, fates=on_verb("refused", "check_target", "host-1"))
+    world = World(hosts=3, injected_faults=on_verb("refused", "check_target", "host-1"))
     instance_id = built(world, PINNED, host="host-0")
     operation = ask(world, "live_migrate_instance", instance_id)
     assert world.ended(operation) is OperationState.SUCCEEDED, world.operation(operation).error

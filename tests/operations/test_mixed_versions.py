@@ -13,7 +13,7 @@ import pytest
 from conductor.store.records import DeadLetter
 from models.errors import Rejected
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import REPLY, REPORTS, SCHEDULER, Letter
+from models.messages.internal import REPLY, REPORTS, SCHEDULER, OutgoingMessage
 from tests.operations.audit import check_at_rest
 from tests.operations.world import SHARED, World
 
@@ -22,22 +22,29 @@ class MixedWorld(World):
     """Some messages are of a version that their receivers are too old for."""
 
     def __init__(self, **options: Any) -> None:
-        self.newer: Callable[[Letter], bool] = lambda _: False
+        self.newer: Callable[[OutgoingMessage], bool] = lambda _: False
         super().__init__(**options)
 
-    def hand_over(self, letter: Letter) -> None:
-        if self.newer(letter):
-            letter = replace(letter, body={**letter.body, "version": 2, "new_in_2": True})
+    def hand_over(self, outgoing: OutgoingMessage) -> None:
+        if self.newer(outgoing):
+            outgoing = replace(outgoing, body={**outgoing.body, "version": 2, "new_in_2": True})
         try:
-            super().hand_over(letter)
+            super().hand_over(outgoing)
         except Rejected as error:
-            self.bury(letter, f"{error.code}: {error.message}")
+            self.record_dead_letter(outgoing, f"{error.code}: {error.message}")
 
-    def bury(self, letter: Letter, reason: str, **headers: str) -> None:
+    def record_dead_letter(self, outgoing: OutgoingMessage, reason: str, **headers: str) -> None:
         """Hand the conductor a dead letter, as it is read of the broker."""
-        own = {"id": letter.id, "parent_id": letter.parent_id, "root_id": letter.root_id, **headers}
-        body = json.dumps({"sender": letter.body.get("sender", "")})
-        kept = DeadLetter(str(uuid.uuid4()), self.now, letter.queue, letter.task, reason, body, own)
+        own = {
+            "id": outgoing.id,
+            "parent_id": outgoing.parent_id,
+            "root_id": outgoing.root_id,
+            **headers,
+        }
+        body = json.dumps({"sender": outgoing.body.get("sender", "")})
+        kept = DeadLetter(
+            str(uuid.uuid4()), self.now, outgoing.queue, outgoing.task, reason, body, own
+        )
         self.service.handle_dead_letter(kept)
 
 
@@ -65,7 +72,7 @@ def test_a_host_too_old_for_its_instruction_ends_the_operation_at_once_and_stays
 ) -> None:
     world = MixedWorld()
     instance_id = built(world, host="host-0")
-    world.newer = lambda letter: letter.queue == "compute_host-0"
+    world.newer = lambda outgoing: outgoing.queue == "compute_host-0"
     asked = world.submit(task, {"instance_id": instance_id, **more})
     assert run_out(world, asked) < 30.0
     record = world.operation(asked)
@@ -80,7 +87,7 @@ def test_a_host_too_old_for_its_instruction_ends_the_operation_at_once_and_stays
 def test_a_build_for_a_host_too_old_goes_to_another_one() -> None:
     world = MixedWorld()
     chosen = world.build(SHARED)
-    world.newer = lambda letter: letter.queue == "compute_host-0"
+    world.newer = lambda outgoing: outgoing.queue == "compute_host-0"
     builds = [chosen, *(world.build(SHARED) for _ in range(5))]
     for build in builds:
         assert run_out(world, build) < 60.0
@@ -92,7 +99,7 @@ def test_a_build_for_a_host_too_old_goes_to_another_one() -> None:
 def test_an_answer_too_new_for_the_conductor_ends_the_operation_at_once() -> None:
     world = MixedWorld()
     instance_id = built(world, host="host-0")
-    world.newer = lambda letter: letter.task == REPLY and letter.body["sender"] == "host-0"
+    world.newer = lambda outgoing: outgoing.task == REPLY and outgoing.body["sender"] == "host-0"
     stop = world.submit("stop_instance", {"instance_id": instance_id})
     assert run_out(world, stop) < 60.0
     assert (world.operation(stop).error or {})["code"] == "version_unsupported"
@@ -101,59 +108,59 @@ def test_an_answer_too_new_for_the_conductor_ends_the_operation_at_once() -> Non
 
 def test_a_scheduler_too_old_for_a_question_ends_the_build_at_once() -> None:
     world = MixedWorld()
-    world.newer = lambda letter: letter.queue == SCHEDULER
+    world.newer = lambda outgoing: outgoing.queue == SCHEDULER
     build = world.build(SHARED)
     assert run_out(world, build) < 30.0
     assert (world.operation(build).error or {})["code"] == "version_unsupported"
 
 
-def asked_of_a_host(world: MixedWorld) -> tuple[str, Letter]:
+def asked_of_a_host(world: MixedWorld) -> tuple[str, OutgoingMessage]:
     """Return a stop that waits for its host, and the letter that it has out."""
     instance_id = built(world, host="host-0")
     stop = world.submit("stop_instance", {"instance_id": instance_id})
     world.deliver("conductor")
     waiting = world.operation(stop).waiting
     assert waiting is not None
-    return stop, Letter(**waiting["letter"])
+    return stop, OutgoingMessage(**waiting["outgoing"])
 
 
 @pytest.mark.parametrize(
     "forged",
     [
-        lambda letter: replace(letter, queue="compute_host-1"),
-        lambda letter: replace(letter, id=str(uuid.uuid4())),
-        lambda letter: replace(letter, task="compute.destroy"),
-        lambda letter: replace(letter, queue=REPORTS),
-        lambda letter: replace(letter, queue=REPORTS, task=REPLY, parent_id=letter.id),
-        lambda letter: replace(
-            letter, queue=REPORTS, task=REPLY, parent_id=letter.id, body={"sender": "host-1"}
+        lambda outgoing: replace(outgoing, queue="compute_host-1"),
+        lambda outgoing: replace(outgoing, id=str(uuid.uuid4())),
+        lambda outgoing: replace(outgoing, task="compute.destroy"),
+        lambda outgoing: replace(outgoing, queue=REPORTS),
+        lambda outgoing: replace(outgoing, queue=REPORTS, task=REPLY, parent_id=outgoing.id),
+        lambda outgoing: replace(
+            outgoing, queue=REPORTS, task=REPLY, parent_id=outgoing.id, body={"sender": "host-1"}
         ),
     ],
 )
 def test_a_dead_letter_that_is_not_the_ask_itself_ends_nothing(
-    forged: Callable[[Letter], Letter],
+    forged: Callable[[OutgoingMessage], OutgoingMessage],
 ) -> None:
     world = MixedWorld()
-    stop, letter = asked_of_a_host(world)
+    stop, outgoing = asked_of_a_host(world)
     before = world.operation(stop)
-    world.bury(forged(letter), "version_unsupported: it says so")
+    world.record_dead_letter(forged(outgoing), "version_unsupported: it says so")
     assert world.operation(stop) == before
 
 
 def test_a_dead_letter_that_comes_again_or_late_changes_nothing() -> None:
     world = MixedWorld()
-    stop, letter = asked_of_a_host(world)
+    stop, outgoing = asked_of_a_host(world)
     world.run_out()
     ended = world.operation(stop)
-    world.bury(letter, "version_unsupported: version is 2")
+    world.record_dead_letter(outgoing, "version_unsupported: version is 2")
     assert world.operation(stop) == ended
 
 
 def test_an_instruction_that_killed_every_worker_is_given_up_with_that_reason() -> None:
     world = MixedWorld()
-    stop, letter = asked_of_a_host(world)
+    stop, outgoing = asked_of_a_host(world)
     world.bus.take("compute_host-0")
-    world.bury(letter, "given up: every worker that took it died or gave it back")
+    world.record_dead_letter(outgoing, "given up: every worker that took it died or gave it back")
     run_out(world, stop)
     assert (world.operation(stop).error or {})["code"] == "undeliverable"
     assert "given up" in (world.operation(stop).error or {})["message"]

@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from conductor import hosts
+from conductor.hosts import host_administration
 from conductor.store.records import CatalogueEntry
 from models.ids import InstanceId
 from models.lifecycle import InstanceState, MigrationState, OperationState, PowerState
 from tests.operations.audit import check_at_any_time, check_at_rest
 from tests.operations.world import PINNED, World
-from workers.hypervisor.fates import Call, Ending, Fate, Fates
+from workers.hypervisor.fault_injection import Call, Ending, InjectedFault, InjectedFaults
 
 BIGGER = {"vcpus": 3, "memory_mb": 2048, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 WHOLE = {"vcpus": 4, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 
 
-def on_verb(ending: Ending, verb: str, *hosts: str) -> Callable[[str], Fates]:
+def on_verb(ending: Ending, verb: str, *hosts: str) -> Callable[[str], InjectedFaults]:
     """Return fates under which these hosts end every call of a verb so; all else is done."""
 
-    def fates_of(host: str) -> Fates:
-        def fate(call: Call) -> Fate:
-            return Fate(ending=ending if call.verb == verb and host in hosts else "done")
+    def fates_of(host: str) -> InjectedFaults:
+        def injected_fault(call: Call) -> InjectedFault:
+            return InjectedFault(ending=ending if call.verb == verb and host in hosts else "done")
 
-        return fate
+        return injected_fault
 
     return fates_of
 
@@ -135,7 +135,7 @@ def test_unpinned_to_pinned_counts_each_on_its_side() -> None:
 
 
 def test_a_target_that_refuses_is_left_for_another_while_the_guest_runs_on() -> None:
-    world = World(hosts=3, fates=on_verb("refused", "spawn", "host-1"))
+    world = World(hosts=3, injected_faults=on_verb("refused", "spawn", "host-1"))
     instance_id = built(world, PINNED, host="host-0")
     operation = ask(world, "migrate_instance", instance_id)
     assert world.ended(operation) is OperationState.SUCCEEDED
@@ -154,7 +154,7 @@ def check_guests(world: World, instance_id: str, hosts: set[str]) -> None:
 
 
 def test_a_move_that_no_target_takes_leaves_everything_as_it_was() -> None:
-    world = World(hosts=2, fates=on_verb("refused", "spawn", "host-1"))
+    world = World(hosts=2, injected_faults=on_verb("refused", "spawn", "host-1"))
     instance_id = built(world, PINNED, host="host-0")
     before = world.instance_by_id(instance_id)
     operation = ask(world, "migrate_instance", instance_id)
@@ -170,7 +170,7 @@ def test_a_move_that_no_target_takes_leaves_everything_as_it_was() -> None:
 
 
 def test_a_failure_behind_the_switch_leaves_exactly_the_new_flavor_on_the_new_host() -> None:
-    world = World(hosts=2, fates=on_verb("refused", "power_on", "host-1"))
+    world = World(hosts=2, injected_faults=on_verb("refused", "power_on", "host-1"))
     instance_id = built(world, PINNED, host="host-0")
     operation = ask(world, "resize_instance", instance_id, flavor=BIGGER, host="host-1")
     assert world.ended(operation) is OperationState.FAILED
@@ -208,7 +208,7 @@ def test_a_live_migration_takes_new_pins_and_leaves_nothing_behind() -> None:
 
 
 def test_a_live_migration_whose_copy_fails_leaves_the_source_as_it_was() -> None:
-    world = World(hosts=2, fates=on_verb("refused", "copy", "host-0"))
+    world = World(hosts=2, injected_faults=on_verb("refused", "copy", "host-0"))
     instance_id = built(world, PINNED, host="host-0")
     before = world.instance_by_id(instance_id)
     operation = ask(world, "live_migrate_instance", instance_id)
@@ -231,7 +231,7 @@ def test_an_evacuation_supersedes_a_stop_that_waits_for_the_dead_host() -> None:
     stop = world.submit("stop_instance", {"instance_id": instance_id})
     world.settle()
     with world.store.begin() as uow:
-        hosts.force_down(uow, "host-0", "fenced")
+        host_administration.force_down(uow, "host-0", "fenced")
     evacuate = ask(world, "evacuate_instance", instance_id)
     assert world.ended(evacuate) is OperationState.SUCCEEDED, world.operation(evacuate)
     assert world.ended(stop) in (OperationState.CANCELLED, OperationState.FAILED)
@@ -255,8 +255,8 @@ def test_a_forced_evacuation_skips_the_rules_about_hosts_but_not_their_room() ->
     instance_id = built(world, WHOLE, host="host-0")
     world.kill_host("host-0")
     with world.store.begin() as uow:
-        hosts.force_down(uow, "host-0", None)
-        hosts.set_enabled(uow, "host-1", enabled=False, reason="kept empty")
+        host_administration.force_down(uow, "host-0", None)
+        host_administration.set_enabled(uow, "host-1", enabled=False, reason="kept empty")
     obeying = ask(world, "evacuate_instance", instance_id, host="host-1")
     assert "1 is disabled" in str(world.operation(obeying).error)
     homeless = ask(world, "evacuate_instance", instance_id, force=True)
@@ -275,7 +275,7 @@ def test_a_forced_evacuation_to_a_full_host_is_refused() -> None:
     built(world, PINNED, host="host-1")
     world.kill_host("host-0")
     with world.store.begin() as uow:
-        hosts.force_down(uow, "host-0", None)
+        host_administration.force_down(uow, "host-0", None)
     forced = ask(world, "evacuate_instance", instance_id, host="host-1", force=True)
     assert error_code(world, forced) == "no_valid_host"
     assert world.instance_by_id(instance_id).host == "host-0"
@@ -341,7 +341,7 @@ def test_a_move_that_nobody_decides_is_confirmed_by_itself_once() -> None:
 @pytest.mark.parametrize("task", ["migrate_instance", "live_migrate_instance"])
 def test_a_move_that_failed_still_says_where_it_was_to_go(task: str) -> None:
     for named in (None, "host-1"):
-        world = World(hosts=2, fates=on_verb("refused", "spawn", "host-1"))
+        world = World(hosts=2, injected_faults=on_verb("refused", "spawn", "host-1"))
         instance_id = built(world, PINNED, host="host-0")
         operation = ask(world, task, instance_id, host=named)
         assert world.ended(operation) is OperationState.FAILED

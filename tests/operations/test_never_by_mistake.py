@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from models.errors import Rejected
 from models.lifecycle import InstanceState
-from models.messages.letters import HEARTBEAT, HELLO, MANIFEST
+from models.messages.internal import HEARTBEAT, INVENTORY_REPORT, REGISTRATION
 from tests.operations.copies import copied, restore
 from tests.operations.test_unexpected_guests import put_guest
 from tests.operations.world import SHARED, World
 
 HOSTS = ("host-0", "host-1")
-_REPORTS = (HELLO, HEARTBEAT, MANIFEST)
+_REPORTS = (REGISTRATION, HEARTBEAT, INVENTORY_REPORT)
 acts = st.lists(
     st.tuples(
         st.sampled_from(
@@ -58,8 +58,8 @@ class Operator:
         elif verb == "foreign":
             put_guest(world, host, f"theirs-{number}" if number % 3 else str(uuid.uuid4()))
         elif verb == "repeat":
-            for letter in [each for each in world.delivered if each.task in _REPORTS][number::3]:
-                world.hand_over(letter)
+            for outgoing in [item for item in world.delivered if item.task in _REPORTS][number::3]:
+                world.hand_over(outgoing)
         else:
             self._change_database(verb)
 

@@ -9,7 +9,7 @@ import pytest
 
 from models.errors import Rejected
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import CONDUCTOR
+from models.messages.internal import CONDUCTOR
 from tests.operations.audit import check_at_rest
 from tests.operations.test_moves import ask, built, on_verb
 from tests.operations.test_replay import moody
@@ -61,7 +61,7 @@ def test_a_request_whose_message_cannot_be_taken_fails_for_whoever_asks() -> Non
     assert record.state is OperationState.FAILED
     assert (record.error or {})["code"] == "message_refused"
     world.run_out()
-    [told] = [letter for letter in world.delivered if letter.queue == "mine"]
+    [told] = [outgoing for outgoing in world.delivered if outgoing.queue == "mine"]
     assert told.body["error"]["message"] == "it asks to wait"
 
 
@@ -80,7 +80,7 @@ def test_a_copy_that_cannot_be_taken_changes_nothing_of_the_operation_that_runs(
 
 
 def test_a_deadline_that_has_passed_undoes_what_was_begun() -> None:
-    for letters in range(8):
+    for outgoing_messages in range(8):
         world = World()
         operation = world.submit(
             "build_instances",
@@ -89,13 +89,13 @@ def test_a_deadline_that_has_passed_undoes_what_was_begun() -> None:
                 "deadline_s": 5.0,
             },
         )
-        for _ in range(letters):
+        for _ in range(outgoing_messages):
             if queues := world.waiting_queues():
                 world.deliver(queues[0])
-        if world.living() or letters == 0:
-            world.now += 6.0 if letters else 0.0
+        if world.living() or outgoing_messages == 0:
+            world.now += 6.0 if outgoing_messages else 0.0
             world.run_out()
-        if letters and world.ended(operation) is OperationState.FAILED:
+        if outgoing_messages and world.ended(operation) is OperationState.FAILED:
             assert world.instance(operation).state is InstanceState.ERROR
             assert (world.instance(operation).fault or {})["code"] == "deadline_exceeded"
         check_at_rest(world)
@@ -204,7 +204,7 @@ def test_a_server_group_goes_only_when_its_last_member_has_gone() -> None:
         world.run_out()
         error = world.operation(operation).error or {}
         assert error["code"] == "server_group_in_use"
-        assert all(each in error["message"] for each in members)
+        assert all(member in error["message"] for member in members)
         assert ("2 instances are" in error["message"]) == (left == 2)
         world.submit("delete_instance", {"instance_id": members.pop()})
         world.run_out()
@@ -235,7 +235,7 @@ def _join(world: World, instance_id: str) -> None:
 
 def test_a_move_whose_source_refused_once_is_confirmed_by_itself_later() -> None:
     mood = {"bad": True}
-    world = World(hosts=2, fates=moody("destroy", "host-0", mood))
+    world = World(hosts=2, injected_faults=moody("destroy", "host-0", mood))
     instance_id = built(world, PINNED, host="host-0")
     ask(world, "migrate_instance", instance_id)
     for state in (InstanceState.RESIZED, InstanceState.ACTIVE):
@@ -249,7 +249,7 @@ def test_a_move_whose_source_refused_once_is_confirmed_by_itself_later() -> None
 
 
 def test_the_same_reason_many_times_is_said_once() -> None:
-    world = World(hosts=2, fates=on_verb("refused", "power_on", "host-1"))
+    world = World(hosts=2, injected_faults=on_verb("refused", "power_on", "host-1"))
     instance_id = built(world, PINNED, host="host-0")
     operation = ask(world, "migrate_instance", instance_id)
     message = str((world.operation(operation).error or {})["message"])

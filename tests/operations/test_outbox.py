@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conductor.outbox import SWEEP_AFTER_S, Outbox
-from conductor.store.memory import MemoryStore
-from models.messages.letters import Letter
+from conductor.store.memory.memory_store import MemoryStore
+from conductor.transactions import SWEEP_AFTER_S, Outbox
+from models.messages.internal import OutgoingMessage
 
 
 class Picky:
@@ -15,14 +15,14 @@ class Picky:
     def __init__(self) -> None:
         self.sent: list[str] = []
 
-    def send(self, letters: Sequence[Letter]) -> None:
-        for letter in letters:
-            bytes([len(letter.queue)])
-            self.sent.append(letter.id)
+    def send(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
+        for outgoing in outgoing_messages:
+            bytes([len(outgoing.queue)])
+            self.sent.append(outgoing.id)
 
 
-def letter(queue: str, id_: str) -> Letter:
-    return Letter(queue, "compute.spawn", {"a": 1}, id_)
+def outgoing(queue: str, id_: str) -> OutgoingMessage:
+    return OutgoingMessage(queue, "compute.spawn", {"a": 1}, id_)
 
 
 def test_what_cannot_be_sent_is_named_and_the_rest_leaves() -> None:
@@ -30,19 +30,19 @@ def test_what_cannot_be_sent_is_named_and_the_rest_leaves() -> None:
     store, carrier = MemoryStore(clock=lambda: now), Picky()
     outbox = Outbox(store, carrier)
     with store.begin() as uow:
-        for posted in (letter("a", "1"), letter("x" * 300, "2"), letter("b", "3")):
+        for posted in (outgoing("a", "1"), outgoing("x" * 300, "2"), outgoing("b", "3")):
             uow.post(posted)
     now += SWEEP_AFTER_S + 1
     [(row, why)] = outbox.sweep()
     assert (row.id, why) == ("2", "ValueError: bytes must be in range(0, 256)")
     assert {"1", "3"} <= set(carrier.sent)
     with store.read() as uow:
-        assert [each.id for each in uow.outbox.where()] == ["2"]
+        assert [outbox_row.id for outbox_row in uow.outbox.where()] == ["2"]
 
 
 def test_a_commit_is_not_undone_by_a_message_that_cannot_be_sent() -> None:
     store = MemoryStore(clock=lambda: 100.0)
     outbox = Outbox(store, Picky())
-    outbox.run(lambda uow: uow.post(letter("x" * 300, "2")))
+    outbox.run(lambda uow: uow.post(outgoing("x" * 300, "2")))
     with store.read() as uow:
-        assert [each.id for each in uow.outbox.where()] == ["2"]
+        assert [outbox_row.id for outbox_row in uow.outbox.where()] == ["2"]

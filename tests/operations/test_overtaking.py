@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from conductor.operations import OPERATIONS
-from conductor.operations.acceptance import Incoming, accept
-from conductor.operations.engine import Engine
+from conductor.operations.engine.acceptance import Incoming, accept
+from conductor.operations.engine.transitions import Engine
 from models.ids import OperationId, child_instance_id
 from models.lifecycle import InstanceState, OperationState
 from tests.operations.audit import check_at_rest

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from conductor.outbox import SWEEP_AFTER_S
 from conductor.reaper import OVERDUE_BATCH
-from conductor.rounds import Rounds, forget_processes, troubles
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat
+from conductor.transactions import SWEEP_AFTER_S
+from conductor.upkeep import Rounds, forget_processes, troubles
 from models.errors import Unreachable
 from models.lifecycle import OperationState
-from models.messages.letters import Letter
-from tasks.bus import InProcessBus
+from models.messages.internal import OutgoingMessage
+from tasks.sending.in_process_bus import InProcessBus
 from tests.contracts.store import records
 from tests.operations.audit import check_at_rest
 from tests.operations.world import PINNED, World
@@ -31,13 +31,23 @@ class PickyBus(InProcessBus):
         self.unsendable = unsendable
         self.raises = raises
 
-    def send(self, letters: Sequence[Letter]) -> None:
-        bad = {each.id: "too long" for each in letters if each.queue == self.unsendable}
+    def send(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
+        bad = {
+            outgoing_message.id: "too long"
+            for outgoing_message in outgoing_messages
+            if outgoing_message.queue == self.unsendable
+        }
         if bad and self.raises:
             raise ValueError("too long")
-        super().send([each for each in letters if each.id not in bad])
+        super().send(
+            [
+                outgoing_message
+                for outgoing_message in outgoing_messages
+                if outgoing_message.id not in bad
+            ]
+        )
         if bad:
-            raise Unreachable("unsendable", "too long", letters=list(bad), unsendable=bad)
+            raise Unreachable("unsendable", "too long", unsent=list(bad), unsendable=bad)
 
 
 def world_with(bus: InProcessBus) -> World:
@@ -62,10 +72,10 @@ def test_a_host_that_cannot_be_written_to_is_left_for_another(raises: bool) -> N
         assert world.ended(build) is OperationState.SUCCEEDED
         assert world.instance(build).host == "host-1"
     with world.store.read() as uow:
-        letters = uow.dead_letters.where()
+        outgoing_messages = uow.dead_letters.where()
         assert uow.outbox.where() == []
-    assert {each.queue for each in letters} == {"compute_host-0"}
-    assert all("too long" in each.reason for each in letters)
+    assert {outgoing_message.queue for outgoing_message in outgoing_messages} == {"compute_host-0"}
+    assert all("too long" in outgoing_message.reason for outgoing_message in outgoing_messages)
     check_at_rest(world)
 
 
@@ -73,8 +83,8 @@ def test_a_letter_that_nobody_waits_for_is_set_aside_and_the_others_leave() -> N
     world = world_with(PickyBus("nowhere", raises=True))
     with world.store.begin() as uow:
         for number in range(3):
-            uow.post(Letter("nowhere", "notice", {"n": number}))
-            uow.post(Letter("elsewhere", "notice", {"n": number}))
+            uow.post(OutgoingMessage("nowhere", "notice", {"n": number}))
+            uow.post(OutgoingMessage("elsewhere", "notice", {"n": number}))
     world.pass_time(LATE_S)
     assert world.bus.depths()["elsewhere"] == 3
     with world.store.read() as uow:
@@ -87,7 +97,7 @@ def test_what_is_overdue_ends_though_a_letter_cannot_be_sent() -> None:
     build = world.build(PINNED)
     world.deliver("conductor")
     with world.store.begin() as uow:
-        uow.post(Letter("nowhere", "notice", {}))
+        uow.post(OutgoingMessage("nowhere", "notice", {}))
     world.pass_time(10_000.0)
     assert world.ended(build) is OperationState.FAILED
 

@@ -8,7 +8,7 @@ import pytest
 
 from conductor.store.records import CatalogueEntry
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import CONDUCTOR
+from models.messages.internal import CONDUCTOR
 from tests.operations.audit import check_at_rest
 from tests.operations.world import CONTEXT, PINNED, SHARED, Killed, World
 

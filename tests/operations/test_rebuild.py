@@ -10,7 +10,7 @@ from models.lifecycle import OperationState
 from tests.operations.audit import check_at_rest
 from tests.operations.test_moves import WHOLE, ask, built, error_code, image_of
 from tests.operations.world import PINNED, SHARED, World
-from workers.hypervisor.fates import Fate, Fates
+from workers.hypervisor.fault_injection import InjectedFault, InjectedFaults
 
 
 def test_a_rebuild_changes_the_image_in_place_on_a_full_host() -> None:
@@ -65,12 +65,12 @@ def test_a_rebuild_asks_of_the_host_what_a_build_would(
 
 
 def test_a_failed_rebuild_has_the_old_image_again() -> None:
-    def fates_of(_: str) -> Fates:
-        return lambda call: Fate(
+    def fates_of(_: str) -> InjectedFaults:
+        return lambda call: InjectedFault(
             ending="refused" if call.verb == "rebuild" and call.nth == 0 else "done"
         )
 
-    world = World(hosts=1, fates=fates_of)
+    world = World(hosts=1, injected_faults=fates_of)
     instance_id = built(world, PINNED)
     operation = ask(world, "rebuild_instance", instance_id, image={"id": "img-2"})
     assert world.ended(operation) is OperationState.FAILED

@@ -7,26 +7,26 @@ from typing import Any
 
 from conductor.store.records import OperationRecord
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import CONDUCTOR
+from models.messages.internal import CONDUCTOR
 from tests.operations.audit import check_at_rest
 from tests.operations.test_moves import ask, built, error_code, image_of, on_verb
 from tests.operations.world import PINNED, World
-from workers.hypervisor.fates import Call, Fate, Fates
+from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults
 
 A, B = "host-0", "host-1"
 SMALL = {"vcpus": 1, "memory_mb": 512, "root_gb": 1}
 WHOLE = {"vcpus": 4, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 
 
-def moody(verb: str, host: str, mood: dict[str, bool]) -> Callable[[str], Fates]:
+def moody(verb: str, host: str, mood: dict[str, bool]) -> Callable[[str], InjectedFaults]:
     """Return fates under which a host refuses a verb for as long as `mood["bad"]`."""
 
-    def fates_of(name: str) -> Fates:
-        def fate(call: Call) -> Fate:
+    def fates_of(name: str) -> InjectedFaults:
+        def injected_fault(call: Call) -> InjectedFault:
             bad = name == host and call.verb == verb and mood["bad"]
-            return Fate(ending="refused" if bad else "done")
+            return InjectedFault(ending="refused" if bad else "done")
 
-        return fate
+        return injected_fault
 
     return fates_of
 
@@ -42,7 +42,7 @@ def told(world: World, operation_id: str) -> str:
     """Return the story of an operation in one text."""
     with world.store.read() as uow:
         events = uow.events.where(operation_id=operation_id)
-    return "\n".join(f"{each.event}: {each.detail}" for each in events)
+    return "\n".join(f"{event.event}: {event.detail}" for event in events)
 
 
 def replayed(world: World, operation_id: str) -> OperationRecord:
@@ -54,7 +54,7 @@ def replayed(world: World, operation_id: str) -> OperationRecord:
 
 def test_a_failed_migration_goes_forward_from_the_start_once_a_target_takes_it() -> None:
     mood = {"bad": True}
-    world = World(hosts=2, fates=moody("spawn", "host-1", mood))
+    world = World(hosts=2, injected_faults=moody("spawn", "host-1", mood))
     instance_id = built(world, PINNED, host="host-0")
     failed = ask(world, "migrate_instance", instance_id)
     assert world.ended(failed) is OperationState.FAILED
@@ -85,7 +85,7 @@ def test_a_failed_build_is_replayed_for_the_same_instances() -> None:
 
 def test_a_replay_of_what_has_come_true_is_declared_done_and_does_nothing() -> None:
     mood = {"bad": True}
-    world = World(hosts=2, fates=moody("spawn", "host-1", mood))
+    world = World(hosts=2, injected_faults=moody("spawn", "host-1", mood))
     instance_id = built(world, PINNED, host="host-0")
     failed = ask(world, "migrate_instance", instance_id)
     mood["bad"] = False
@@ -94,13 +94,13 @@ def test_a_replay_of_what_has_come_true_is_declared_done_and_does_nothing() -> N
     again = replay(world, failed)
     assert world.ended(again) is OperationState.SUCCEEDED
     with world.store.read() as uow:
-        told = [each.detail for each in uow.events.where(operation_id=again)]
-    assert any("declared done: it is on host-1 already" in each for each in told)
+        told = [event.detail for event in uow.events.where(operation_id=again)]
+    assert any("declared done: it is on host-1 already" in name for name in told)
     check_at_rest(world)
 
 
 def test_a_replay_of_a_move_of_a_deleted_instance_is_refused_with_the_conflict() -> None:
-    world = World(hosts=2, fates=on_verb("refused", "spawn", "host-1"))
+    world = World(hosts=2, injected_faults=on_verb("refused", "spawn", "host-1"))
     instance_id = built(world, PINNED, host="host-0")
     failed = ask(world, "migrate_instance", instance_id)
     ask(world, "delete_instance", instance_id)
@@ -115,7 +115,7 @@ def test_a_replay_of_a_move_of_a_deleted_instance_is_refused_with_the_conflict()
 
 def test_a_failure_behind_the_switch_is_taken_up_where_it_stopped() -> None:
     mood = {"bad": True}
-    world = World(hosts=2, fates=moody("power_on", "host-1", mood))
+    world = World(hosts=2, injected_faults=moody("power_on", "host-1", mood))
     instance_id = built(world, PINNED, host="host-0")
     failed = ask(world, "migrate_instance", instance_id)
     assert world.instance_by_id(instance_id).state is InstanceState.ERROR
@@ -127,7 +127,7 @@ def test_a_failure_behind_the_switch_is_taken_up_where_it_stopped() -> None:
 
 
 def test_asking_what_a_replay_would_do_does_nothing() -> None:
-    world = World(hosts=2, fates=on_verb("refused", "spawn", "host-1"))
+    world = World(hosts=2, injected_faults=on_verb("refused", "spawn", "host-1"))
     instance_id = built(world, PINNED, host="host-0")
     failed = ask(world, "migrate_instance", instance_id)
     asked = replay(world, failed, dry_run=True)
@@ -155,7 +155,7 @@ def failed_once(refused: tuple[str, str], task: str, **arguments: Any) -> tuple[
     """Return a world where an operation failed by a verb of a host that is well again now."""
     verb, host = refused
     mood = {"bad": True}
-    world = World(hosts=3, fates=moody(verb, host, mood))
+    world = World(hosts=3, injected_faults=moody(verb, host, mood))
     instance_id = built(world, SMALL, host=A)
     failed = ask(world, task, instance_id, **arguments)
     assert world.ended(failed) is OperationState.FAILED
@@ -195,7 +195,7 @@ def test_what_is_shelved_but_not_offloaded_as_asked_is_not_done() -> None:
 
 def test_what_has_been_unshelved_since_is_done_already() -> None:
     mood = {"bad": False}
-    world = World(hosts=1, fates=moody("spawn", A, mood))
+    world = World(hosts=1, injected_faults=moody("spawn", A, mood))
     instance_id = built(world, SMALL)
     ask(world, "shelve_instance", instance_id, offload=True)
     mood["bad"] = True
@@ -248,7 +248,7 @@ def test_a_replay_of_what_was_never_a_request_is_refused_and_points_to_it() -> N
 
 def test_asking_first_is_in_nobodys_way() -> None:
     mood = {"bad": True}
-    world = World(hosts=2, fates=moody("spawn", "host-1", mood))
+    world = World(hosts=2, injected_faults=moody("spawn", "host-1", mood))
     instance_id = built(world, PINNED, host="host-0")
     failed = ask(world, "migrate_instance", instance_id)
     mood["bad"] = False

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from conductor.reconciliation import SETTLED_S
+from conductor.hosts.reconciliation import SETTLED_S
 from models.lifecycle import InstanceState, MigrationState, OperationState
-from models.messages.letters import CONDUCTOR, REPORTS, SCHEDULER
+from models.messages.internal import CONDUCTOR, REPORTS, SCHEDULER
 from tests.operations.audit import check_at_rest
 from tests.operations.test_moves import ask, built, error_code
 from tests.operations.test_replay import moody, replay, replayed, told
@@ -90,7 +90,9 @@ def audited(world: World, look: Callable[[World], T]) -> Iterator[list[T]]:
 
     def listed() -> list[int]:
         with world.store.read() as uow:
-            beats = {each.name: each.listed for each in uow.heartbeats.where(name=(A, B))}
+            beats = {
+                heartbeat.name: heartbeat.listed for heartbeat in uow.heartbeats.where(name=(A, B))
+            }
         return [beats[A], beats[B]]
 
     def note() -> None:
@@ -110,7 +112,9 @@ def asked_by_a_caller(world: World, instance_id: str, operation_id: str) -> None
     """Ask for a live migration as a caller who waits for the answer, and lose the answer."""
     body = {"context": CONTEXT, "instance_id": instance_id}
     world.service.handle_request("conductor.live_migrate_instance", operation_id, body, CALLER)
-    while queues := [each for each in world.waiting_queues() if each != CALLER]:
+    while queues := [
+        waiting_queue for waiting_queue in world.waiting_queues() if waiting_queue != CALLER
+    ]:
         world.deliver(queues[0])
     assert world.bus.drop(CALLER) == 1
 
@@ -138,7 +142,7 @@ def test_n05_a_migration_that_failed_while_its_answer_was_lost_left_no_trace_but
     None
 ):
     mood = {"bad": True}
-    world = World(hosts=2, fates=moody("copy", A, mood))
+    world = World(hosts=2, injected_faults=moody("copy", A, mood))
     instance_id = built(world, SMALL, host=A)
     asked_by_a_caller(world, instance_id, N05_ID)
     instance = world.instance_by_id(instance_id)
@@ -198,7 +202,7 @@ def test_n17_a_delete_while_the_scheduler_finds_no_host_leaves_nothing_and_the_r
 
 
 def test_n17_a_delete_in_the_preparations_on_the_target_leaves_nothing_on_either_host() -> None:
-    world = World(hosts=2, fates=moody("spawn", B, {"bad": True}))
+    world = World(hosts=2, injected_faults=moody("spawn", B, {"bad": True}))
     instance_id = built(world, SMALL, host=A)
     move = world.submit("migrate_instance", {"instance_id": instance_id})
     world.deliver(CONDUCTOR)
@@ -231,7 +235,7 @@ def test_n18_a_failed_finish_leaves_exactly_the_new_flavor_there_and_its_replay_
     None
 ):
     mood = {"bad": True}
-    world = World(hosts=2, fates=moody("power_on", B, mood))
+    world = World(hosts=2, injected_faults=moody("power_on", B, mood))
     instance_id = built(world, SMALL, host=A)
     failed = ask(world, "resize_instance", instance_id, flavor=LARGE, host=B)
     assert world.ended(failed) is OperationState.FAILED
@@ -279,11 +283,11 @@ def test_n30_a_decision_that_failed_goes_forward_when_replayed_or_is_done_alread
     verb: str, call: str, host: str, end: tuple[int, int]
 ) -> None:
     mood = {"bad": True}
-    world = World(hosts=2, fates=moody(call, host, mood), manifest_s=0.0)
+    world = World(hosts=2, injected_faults=moody(call, host, mood), manifest_s=0.0)
     instance_id = built(world, SMALL, host=A)
     ask(world, "migrate_instance", instance_id)
     failed = [ask(world, verb, instance_id) for _ in range(2)]
-    assert [world.ended(each) for each in failed] == [OperationState.FAILED] * 2
+    assert [world.ended(name) for name in failed] == [OperationState.FAILED] * 2
     assert vcpus(world) == (1, 1)
     mood["bad"] = False
     with audited(world, vcpus) as seen:
@@ -319,7 +323,9 @@ def test_n31_audits_during_a_pinned_resize_leave_the_pins_of_both_ends(
 
 def test_n31_a_pinned_resize_that_found_no_target_goes_forward_or_is_done_already() -> None:
     mood = {"bad": True}
-    world = World(hosts=2, hardware=N31_HOST, fates=moody("spawn", B, mood), manifest_s=0.0)
+    world = World(
+        hosts=2, hardware=N31_HOST, injected_faults=moody("spawn", B, mood), manifest_s=0.0
+    )
     instance_id = built(world, PAIR, host=A)
     with audited(world, pinned_counts) as seen:
         failed = [
@@ -351,7 +357,9 @@ def test_n42_audits_around_a_failed_live_migration_change_no_pins_and_its_replay
     None
 ):
     mood = {"bad": True}
-    world = World(hosts=2, hardware=N42_HOST, fates=moody("copy", A, mood), manifest_s=0.0)
+    world = World(
+        hosts=2, hardware=N42_HOST, injected_faults=moody("copy", A, mood), manifest_s=0.0
+    )
     instance_id = built(world, PAIR, host=A)
     built(world, PAIR, host=B)
     low, all_four = frozenset({0, 1}), frozenset({0, 1, 2, 3})

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from conductor.cli.embedded import Desk, build_service
-from conductor.scheduling.service import Scheduler
+from conductor.operation_status import OperationStatus, arguments_of
+from conductor.processes.embedded import Desk, build_service
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.sight import Sight, arguments_of
 from models.ids import compute_queue
 from models.lifecycle import OperationState
-from models.messages.letters import CONDUCTOR, REPORTS, SCHEDULER
+from models.messages.internal import CONDUCTOR, REPORTS, SCHEDULER
 from tests.operations.world import PINNED, Killed, World
 
 S = OperationState
@@ -23,7 +23,7 @@ class Watched(World):
     """A world whose conductor is watched."""
 
     def __init__(self, hosts: int = 3, **more: Any) -> None:
-        self.sights: list[Sight] = []
+        self.sights: list[OperationStatus] = []
         super().__init__(hosts, **more)
 
     def restart_conductor(self) -> None:
@@ -36,14 +36,14 @@ class Watched(World):
 
     def states(self, operation_id: str) -> list[OperationState]:
         """Return the states that were seen of an operation, in order, without repetition."""
-        seen = [each.record.state for each in self.sights if each.record.id == operation_id]
+        seen = [sight.record.state for sight in self.sights if sight.record.id == operation_id]
         return [state for at, state in enumerate(seen) if at == 0 or state is not seen[at - 1]]
 
-    def last(self, operation_id: str) -> Sight:
-        return [each for each in self.sights if each.record.id == operation_id][-1]
+    def last(self, operation_id: str) -> OperationStatus:
+        return [sight for sight in self.sights if sight.record.id == operation_id][-1]
 
     def given_up(self) -> list[str]:
-        return [each.given_up["task"] for each in self.sights if each.given_up is not None]
+        return [sight.given_up["task"] for sight in self.sights if sight.given_up is not None]
 
     def move(self, verb: str, instance_id: str, **more: Any) -> str:
         return self.submit(f"{verb}_instance", {"instance_id": instance_id, **more})
@@ -65,8 +65,10 @@ def test_an_end_is_seen_once_as_new_however_often_it_is_looked_at() -> None:
     world.now += 1
     world.submit("build_instances", world.operation(build).request, build)
     world.settle()
-    ends = [each for each in world.sights if each.record.id == build and each.record.state.ended]
-    assert [each.ended_now for each in ends] == [True, *[False] * (len(ends) - 1)]
+    ends = [
+        sight for sight in world.sights if sight.record.id == build and sight.record.state.ended
+    ]
+    assert [end.ended_now for end in ends] == [True, *[False] * (len(ends) - 1)]
     assert len(ends) > 1
 
 
@@ -170,7 +172,12 @@ def test_an_end_whose_conductor_died_before_showing_it_is_shown_by_the_next() ->
             break
     world.restart_conductor()
     world.now += 10.0
-    assert world.service.show_ends(lambda ids: [each for each in ids if each == build]) == 1
+    assert (
+        world.service.show_ends(
+            lambda ids: [identifier for identifier in ids if identifier == build]
+        )
+        == 1
+    )
     assert world.states(build)[-1] is S.SUCCEEDED
     assert not world.last(build).ended_now
 

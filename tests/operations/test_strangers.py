@@ -9,13 +9,13 @@ import pytest
 from conductor.store.records import OperationRecord
 from models.errors import Rejected
 from models.lifecycle import OperationState
-from models.messages.letters import SCHEDULER, Progress, Reply, Token
+from models.messages.internal import SCHEDULER, Progress, Reply, Token
 from tests.operations.world import World
 
 
 def token_of(waiting: OperationRecord) -> Token:
     assert waiting.waiting is not None
-    return Token(**waiting.waiting["letter"]["body"]["token"])
+    return Token(**waiting.waiting["outgoing"]["body"]["token"])
 
 
 def reply_of(token: Token, sender: str, **result: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def test_no_host_answers_for_the_scheduler() -> None:
     world = World()
     build = world.build()
     world.deliver("conductor")
-    waiting = next(each for each in world.living() if each.waiting_on == SCHEDULER)
+    waiting = next(operation for operation in world.living() if operation.waiting_on == SCHEDULER)
     for sender in (*world.hosts, "compute_scheduler"):
         assert refused(world, reply_of(token_of(waiting), sender, selected=[]))
     world.run_out()
@@ -81,5 +81,5 @@ def test_how_far_a_copy_is_says_the_host_that_copies() -> None:
     for sender in (*sorted({*world.hosts} - {source}), source):
         world.service.handle_progress(Progress(token=token, sender=sender, percent=40).to_json())
         with world.store.read() as uow:
-            told.append([each.progress_percent for each in uow.migrations.where()])
+            told.append([migration.progress_percent for migration in uow.migrations.where()])
     assert told == [[0], [0], [40]]

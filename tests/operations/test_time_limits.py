@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import SCHEDULER
+from models.messages.internal import SCHEDULER
 from tests.operations.world import SHARED, World
 
 LIMIT_S = 600.0
@@ -75,7 +75,11 @@ def test_a_host_that_dies_while_it_is_seldom_asked_is_found_out_at_once() -> Non
     deaf_without_a_canary(world, "host-0")
     stop = world.submit("stop_instance", {"instance_id": instance_id})
     for _ in range(40):  # by now minutes lie between two asks
-        for queue in [each for each in world.waiting_queues() if each != "compute_host-0"]:
+        for queue in [
+            waiting_queue
+            for waiting_queue in world.waiting_queues()
+            if waiting_queue != "compute_host-0"
+        ]:
             world.deliver(queue)
         world.pass_time(5.0)
     world.kill_host("host-0")

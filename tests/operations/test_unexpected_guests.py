@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from conductor.reconciliation import is_leftover, why_unexpected
+from conductor.hosts.reconciliation import is_leftover, why_unexpected
 from conductor.store.records import Registration, Removal
 from models.ids import InstanceId
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import Domain, SpawnArgs
+from models.messages.internal import Domain, SpawnArgs
 from tests.contracts.store.records import an_instance
 from tests.operations.audit import check_at_rest
 from tests.operations.copies import copied, restore
 from tests.operations.world import PINNED, SHARED, World
-from workers.hypervisor.port import GuestDomain
+from workers.hypervisor.ports import GuestDomain
 
 ID = str(uuid.uuid5(uuid.NAMESPACE_OID, "a guest"))
 
@@ -49,7 +49,7 @@ def registration(world: World, host: str) -> Registration:
 
 
 def reasons(world: World, host: str) -> dict[str, str]:
-    return {each["name"]: each["reason"] for each in registration(world, host).unexpected}
+    return {row["name"]: row["reason"] for row in registration(world, host).unexpected}
 
 
 def built(world: World, flavor: Any = SHARED, **instance: Any) -> str:

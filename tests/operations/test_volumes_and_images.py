@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conductor import hosts
+from conductor.hosts import host_administration
 from conductor.operations.cache_images import HOSTS_AT_ONCE
 from models.lifecycle import OperationState
 from tests.operations.audit import check_at_rest
@@ -134,18 +134,18 @@ def test_a_rebuild_brings_no_image_where_no_build_may_bring_it(
 
 def test_an_image_is_fetched_by_few_hosts_at_once_and_all_left_out_are_named() -> None:
     names = [f"host-{n}" for n in range(8)]
-    world = World(hosts=8, fates=on_verb("refused", "cache_images", "host-1", "host-6"))
+    world = World(hosts=8, injected_faults=on_verb("refused", "cache_images", "host-1", "host-6"))
     define(world, "image", {"id": "i"})
     define(world, "aggregate", {"name": "all", "hosts": names, "metadata": {}})
     world.kill_host("host-7")
     with world.store.begin() as uow:
-        hosts.force_down(uow, "host-7", "dead")
+        host_administration.force_down(uow, "host-7", "dead")
     operation = world.submit("cache_images", {"aggregate": "all", "images": ["i"]})
     most = 0
     while queues := world.waiting_queues():
-        asked = [each for each in queues if each.startswith("compute")]
+        asked = [queue for queue in queues if queue.startswith("compute")]
         most = max(most, len(asked))
-        world.deliver(next((each for each in queues if each not in asked), queues[0]))
+        world.deliver(next((queue for queue in queues if queue not in asked), queues[0]))
     world.run_out()
     error = world.operation(operation).error or {}
     assert most == HOSTS_AT_ONCE

@@ -13,34 +13,34 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from conductor.cli.embedded import Desk, build_service
-from conductor.scheduling.service import Scheduler
+from conductor.processes.embedded import Desk, build_service
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.settings import Settings
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Event, Host, Instance, OperationRecord
 from models.ids import HostName, OperationId, child_instance_id, compute_queue
 from models.lifecycle import OperationState
 from models.messages.base import parse
-from models.messages.hardware import host_from_json
-from models.messages.letters import (
+from models.messages.hardware_json import host_from_json
+from models.messages.internal import (
     CANARY,
     CONDUCTOR,
     HEARTBEAT,
-    MANIFEST,
+    INVENTORY_REPORT,
     REPORTS,
     SCHEDULER,
     Canary,
     Instruction,
-    Letter,
+    OutgoingMessage,
 )
-from tasks.bus import InProcessBus
+from tasks.sending.in_process_bus import InProcessBus
 from workers.agent import Agent
-from workers.hypervisor.fates import Fates, always_done
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.fault_injection import InjectedFaults, always_done
+from workers.hypervisor.ports import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
-from workers.journal.memory import MemoryJournal
+from workers.journal.memory_journal import MemoryJournal
 from workers.settings import WorkerSettings
 
 CONTEXT = {"project_id": "demo", "user_id": "ann", "request_id": "req-1"}
@@ -116,7 +116,7 @@ class World:
     def __init__(
         self,
         hosts: int = 3,
-        fates: Callable[[str], Fates] = lambda _: always_done,
+        injected_faults: Callable[[str], InjectedFaults] = lambda _: always_done,
         hardware: dict[str, Any] | None = None,
         manifest_s: float = 60.0,
     ) -> None:
@@ -126,12 +126,14 @@ class World:
         self.store = Mortal(MemoryStore(clock=lambda: self.now))
         self.bus = InProcessBus()
         self.settings = Settings()
-        self.delivered: list[Letter] = []
+        self.delivered: list[OutgoingMessage] = []
         self.all_hear = False
         """Whether hosts hear canaries that lie unread: of no deafness is then taken notice."""
         topology = host_from_json(hardware or small_host())
         self.hosts = {
-            name: SimulatedHost(SimulatedHypervisor(Hardware(topology, 100), fates=fates(name)))
+            name: SimulatedHost(
+                SimulatedHypervisor(Hardware(topology, 100), injected_faults=injected_faults(name))
+            )
             for name in (f"host-{n}" for n in range(hosts))
         }
         self.restart_conductor()
@@ -173,14 +175,14 @@ class World:
 
     def submit(self, task: str, body: Mapping[str, Any], operation_id: str | None = None) -> str:
         """Enqueue a request; return its operation id."""
-        letter = Letter(
+        outgoing = OutgoingMessage(
             CONDUCTOR,
             f"conductor.{task}",
             {"context": CONTEXT, **body},
             operation_id or str(uuid.uuid5(uuid.NAMESPACE_OID, str(next(self._numbers)))),
         )
-        self.bus.send([letter])
-        return letter.id
+        self.bus.send([outgoing])
+        return outgoing.id
 
     def build(self, flavor: Mapping[str, Any] = PINNED, count: int = 1, **instance: Any) -> str:
         """Enqueue a build; return its operation id."""
@@ -194,27 +196,27 @@ class World:
 
     def deliver(self, queue: str, times: int = 1) -> None:
         """Hand the oldest letter of a queue to its consumer, `times` times."""
-        letter = self.bus.take(queue)
-        if letter is None:
+        outgoing = self.bus.take(queue)
+        if outgoing is None:
             return
-        self.delivered.append(letter)
+        self.delivered.append(outgoing)
         for _ in range(times):
-            self.hand_over(letter)
+            self.hand_over(outgoing)
 
-    def hand_over(self, letter: Letter) -> None:
+    def hand_over(self, outgoing: OutgoingMessage) -> None:
         """Hand a letter to whom it is for; the dead take nothing."""
-        handlers: Mapping[str, Callable[[Letter], None]] = {
+        handlers: Mapping[str, Callable[[OutgoingMessage], None]] = {
             CONDUCTOR: self.desk.request,
             REPORTS: self.desk.report,
             SCHEDULER: self.desk.question,
         }
-        if letter.queue in handlers:
-            return handlers[letter.queue](letter)
+        if outgoing.queue in handlers:
+            return handlers[outgoing.queue](outgoing)
         for name, host in self.hosts.items():
-            if compute_queue(name) == letter.queue and host.agent is not None:
-                if letter.task == CANARY:
-                    return host.agent.hear(parse(Canary, letter.body))
-                host.agent.receive(parse(Instruction, letter.body))
+            if compute_queue(name) == outgoing.queue and host.agent is not None:
+                if outgoing.task == CANARY:
+                    return host.agent.hear(parse(Canary, outgoing.body))
+                host.agent.receive(parse(Instruction, outgoing.body))
         return None
 
     # -- time ------------------------------------------------------------------------------
@@ -239,11 +241,11 @@ class World:
         """Let every living host list its guests now, and the conductor compare; the rest waits."""
         self.beat()
         waiting = []
-        while letter := self.bus.take(REPORTS):
-            if letter.task in (MANIFEST, HEARTBEAT):
-                self.hand_over(letter)
+        while outgoing := self.bus.take(REPORTS):
+            if outgoing.task in (INVENTORY_REPORT, HEARTBEAT):
+                self.hand_over(outgoing)
             else:
-                waiting.append(letter)
+                waiting.append(outgoing)
         self.bus.send(waiting)
 
     def settle(self, times: int = 1) -> None:

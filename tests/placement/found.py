@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conductor.placement.forest import Forest
-from conductor.placement.requests import Candidate
-from conductor.store.memory import MemoryStore
+from conductor.placement.local.provider_index import ProviderIndex
+from conductor.placement.request_groups import Candidate
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store
 from conductor.store.records import Host, Provider
 from models.hardware.topology import HostTopology
@@ -16,11 +16,11 @@ from tests.placement.oracle import Way
 def kept(store: Store, world: Sequence[Provider]) -> None:
     """Write a world: roots whose name ends in an odd digit as hosts, all else as providers."""
     with store.begin() as uow:
-        for each in world:
-            if each.parent_id is None and each.name[-1] in "13579":
-                uow.hosts.put(host_of(each))
+        for provider in world:
+            if provider.parent_id is None and provider.name[-1] in "13579":
+                uow.hosts.put(host_of(provider))
             else:
-                uow.providers.put(each)
+                uow.providers.put(provider)
 
 
 def host_of(root: Provider) -> Host:
@@ -37,18 +37,18 @@ def host_of(root: Provider) -> Host:
     )
 
 
-def refreshed(forest: Forest, store: Store) -> Forest:
+def refreshed(provider_index: ProviderIndex, store: Store) -> ProviderIndex:
     """Return the forest once it has followed the store."""
     with store.read() as uow:
-        forest.refresh(uow)
-    return forest
+        provider_index.refresh(uow)
+    return provider_index
 
 
-def grown(world: Sequence[Provider]) -> Forest:
+def grown(world: Sequence[Provider]) -> ProviderIndex:
     """Return a forest of a world."""
     store = MemoryStore()
     kept(store, world)
-    return refreshed(Forest(), store)
+    return refreshed(ProviderIndex(), store)
 
 
 def ways_of(candidates: Sequence[Candidate]) -> set[Way]:
@@ -57,12 +57,12 @@ def ways_of(candidates: Sequence[Candidate]) -> set[Way]:
         (
             frozenset(
                 (name, resource_class, amount)
-                for name, resources in each.allocations.items()
+                for name, resources in candidate.allocations.items()
                 for resource_class, amount in resources.items()
             ),
-            frozenset((suffix, frozenset(names)) for suffix, names in each.mappings.items()),
+            frozenset((suffix, frozenset(names)) for suffix, names in candidate.mappings.items()),
         )
-        for each in candidates
+        for candidate in candidates
     }
     assert len(ways) == len(candidates), "no candidate comes twice"
     return ways

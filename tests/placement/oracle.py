@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from conductor.placement.requests import CandidateRequest, RequestGroup, TraitRule
+from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
 from conductor.store.records import Inventory, Provider
 
 Way = tuple[frozenset[tuple[str, str, int]], frozenset[tuple[str, frozenset[str]]]]
@@ -15,7 +15,7 @@ Way = tuple[frozenset[tuple[str, str, int]], frozenset[tuple[str, frozenset[str]
 
 def all_ways(providers: Sequence[Provider], request: CandidateRequest) -> set[Way]:
     """Return every way to serve a request from a world of providers."""
-    by_id = {each.id: each for each in providers}
+    by_id = {provider.id: provider for provider in providers}
     return {
         way
         for root in providers
@@ -27,14 +27,14 @@ def all_ways(providers: Sequence[Provider], request: CandidateRequest) -> set[Wa
 def _ways_from(
     root: Provider, by_id: Mapping[str, Provider], request: CandidateRequest
 ) -> Iterator[Way]:
-    own = [each for each in by_id.values() if _root(each, by_id) is root]
-    neighbours = frozenset().union(*(each.aggregates for each in own))
+    own = [provider for provider in by_id.values() if _root(provider, by_id) is root]
+    neighbours = frozenset().union(*(provider.aggregates for provider in own))
     usable = own + [
-        each
-        for each in by_id.values()
-        if each not in own
-        and "MISC_SHARES_VIA_AGGREGATE" in each.traits
-        and each.aggregates & neighbours
+        provider
+        for provider in by_id.values()
+        if provider not in own
+        and "MISC_SHARES_VIA_AGGREGATE" in provider.traits
+        and provider.aggregates & neighbours
     ]
     parts: list[tuple[RequestGroup, dict[str, int]]] = []
     for group in request.groups:
@@ -53,7 +53,7 @@ Placed = list[tuple[tuple[RequestGroup, dict[str, int]], Provider]]
 
 def _holds(placed: Placed, by_id: Mapping[str, Provider], request: CandidateRequest) -> bool:
     return (
-        all(_part_fits(group, amounts, each, by_id) for (group, amounts), each in placed)
+        all(_part_fits(group, amounts, provider, by_id) for (group, amounts), provider in placed)
         and _sums_fit(placed)
         and _loose_traits(placed, request)
         and _apart(placed, request)
@@ -62,22 +62,22 @@ def _holds(placed: Placed, by_id: Mapping[str, Provider], request: CandidateRequ
 
 
 def _part_fits(
-    group: RequestGroup, amounts: dict[str, int], each: Provider, by_id: Mapping[str, Provider]
+    group: RequestGroup, amounts: dict[str, int], provider: Provider, by_id: Mapping[str, Provider]
 ) -> bool:
-    if group.suffix and not _meets(each.traits, group.traits):
+    if group.suffix and not _meets(provider.traits, group.traits):
         return False
-    if each.traits & group.traits.forbidden:
+    if provider.traits & group.traits.forbidden:
         return False
-    root = _root(each, by_id)
+    root = _root(provider, by_id)
     if group.in_tree and root is not _root(by_id[group.in_tree], by_id):
         return False
-    counted = [each.aggregates] if group.suffix else [each.aggregates, root.aggregates]
+    counted = [provider.aggregates] if group.suffix else [provider.aggregates, root.aggregates]
     if any(known & group.not_member_of for known in counted):
         return False
     if not any(all(known & one_of for one_of in group.member_of) for known in counted):
         return False
     for name, amount in amounts.items():
-        has = each.inventories.get(name)
+        has = provider.inventories.get(name)
         if has is None or amount < has.min_unit or amount % has.step_size:
             return False
     return True
@@ -85,10 +85,10 @@ def _part_fits(
 
 def _sums_fit(placed: Placed) -> bool:
     sums: dict[tuple[str, str], int] = {}
-    for (_, amounts), each in placed:
+    for (_, amounts), item in placed:
         for name, amount in amounts.items():
-            sums[each.id, name] = sums.get((each.id, name), 0) + amount
-    providers = {each.id: each for _, each in placed}
+            sums[item.id, name] = sums.get((item.id, name), 0) + amount
+    providers = {item.id: item for _, item in placed}
     return all(
         _fits(providers[provider].inventories[name], amount, providers[provider].used.get(name, 0))
         for (provider, name), amount in sums.items()
@@ -104,7 +104,7 @@ def _fits(has: Inventory, amount: int, used: int) -> bool:
 def _loose_traits(placed: Placed, request: CandidateRequest) -> bool:
     for group in request.groups:
         if not group.suffix:
-            used = [each.traits for (part, _), each in placed if part is group]
+            used = [provider.traits for (part, _), provider in placed if part is group]
             together: frozenset[str] = frozenset().union(*used)
             wants_all, wants_any = group.traits.required, group.traits.any_of
             if wants_all - together or not all(one_of & together for one_of in wants_any):
@@ -113,24 +113,24 @@ def _loose_traits(placed: Placed, request: CandidateRequest) -> bool:
 
 
 def _apart(placed: Placed, request: CandidateRequest) -> bool:
-    numbered = [each.id for (group, _), each in placed if group.suffix]
+    numbered = [provider.id for (group, _), provider in placed if group.suffix]
     return request.policy == "none" or len(set(numbered)) == len(numbered)
 
 
 def _one_above(placed: Placed, suffixes: frozenset[str], by_id: Mapping[str, Provider]) -> bool:
-    meant = [each for (group, _), each in placed if group.suffix in suffixes]
-    return any(all(head.id in _line(each, by_id) for each in meant) for head in meant)
+    meant = [provider for (group, _), provider in placed if group.suffix in suffixes]
+    return any(all(head.id in _line(provider, by_id) for provider in meant) for head in meant)
 
 
-def _line(each: Provider, by_id: Mapping[str, Provider]) -> list[str]:
-    line = [each.id]
+def _line(provider: Provider, by_id: Mapping[str, Provider]) -> list[str]:
+    line = [provider.id]
     while (parent := by_id[line[-1]].parent_id) is not None:
         line.append(parent)
     return line
 
 
-def _root(each: Provider, by_id: Mapping[str, Provider]) -> Provider:
-    return by_id[_line(each, by_id)[-1]]
+def _root(provider: Provider, by_id: Mapping[str, Provider]) -> Provider:
+    return by_id[_line(provider, by_id)[-1]]
 
 
 def _meets(traits: frozenset[str], rule: TraitRule) -> bool:
@@ -144,10 +144,10 @@ def _meets(traits: frozenset[str], rule: TraitRule) -> bool:
 def _described(placed: Placed) -> Way:
     sums: dict[tuple[str, str], int] = {}
     mappings: dict[str, set[str]] = {}
-    for (group, amounts), each in placed:
-        mappings.setdefault(group.suffix, set()).add(each.id)
+    for (group, amounts), item in placed:
+        mappings.setdefault(group.suffix, set()).add(item.id)
         for name, amount in amounts.items():
-            sums[each.id, name] = sums.get((each.id, name), 0) + amount
+            sums[item.id, name] = sums.get((item.id, name), 0) + amount
     return (
         frozenset((provider, name, amount) for (provider, name), amount in sums.items()),
         frozenset((suffix, frozenset(ids)) for suffix, ids in mappings.items()),

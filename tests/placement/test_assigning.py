@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from conductor.placement.assigning import Item, Problem, ways
+from conductor.placement.candidates.assignment_search import Item, Problem, ways
 
 
 def packing(amounts: list[int], rooms: list[int]) -> Problem:
@@ -36,7 +36,7 @@ def test_nothing_to_place_has_no_ways() -> None:
         ([6] * 16, [10] * 15),
         ([51 + at for at in range(16)], [100 + at % 3 for at in range(15)]),
         # Odd rooms for even amounts: one of each room is never filled.
-        ([2 * each for each in range(20, 36)], [221, 221, 221, 219]),
+        ([2 * number for number in range(20, 36)], [221, 221, 221, 219]),
     ],
 )
 def test_what_does_not_fit_is_told_in_few_steps(amounts: list[int], rooms: list[int]) -> None:
@@ -51,13 +51,13 @@ def test_a_search_without_an_end_in_sight_ends() -> None:
     """Packing three kinds of room nearly full has no cheap exact answer: 12**36 ways to try."""
     chance, places = random.Random(0), 12
     sizes = [[chance.randint(200, 999) for _ in range(3)] for _ in range(3 * places)]
-    rooms = [[sum(each) // places + 80] * places for each in zip(*sizes, strict=True)]
-    items = tuple(Item((1 << places) - 1, tuple(enumerate(each))) for each in sizes)
+    rooms = [[sum(pair) // places + 80] * places for pair in zip(*sizes, strict=True)]
+    items = tuple(Item((1 << places) - 1, tuple(enumerate(size))) for size in sizes)
     problem = Problem(
         places, items, tuple(map(tuple, rooms)), (0,) * places, parents=(None,) * places
     )
     began = time.process_time()
-    assert all(_holds(problem, each) for each in islice(ways(problem), 1))
+    assert all(_holds(problem, pair) for pair in islice(ways(problem), 1))
     assert time.process_time() - began < 20
 
 
@@ -91,7 +91,7 @@ def _random_problem(chance: random.Random) -> Problem:
     chance.shuffle(members)
     for _ in range(chance.choice((0, 0, 1, 2))):
         size = chance.randint(2, 3)
-        families.append(sum(1 << each for each in members[:size]))
+        families.append(sum(1 << member for member in members[:size]))
         members = members[chance.randint(1, size) :] or members
     return Problem(
         count,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.audit import audit, read_books
-from conductor.placement.heal import heal_consumer, heal_provider
+from conductor.placement.consistency.allocation_audit import audit, read_books
+from conductor.placement.consistency.heal import heal_consumer, heal_provider
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Inventory, Provider
 from models.errors import Rejected
@@ -32,7 +32,7 @@ def world() -> World:
 
 def findings(world: World) -> list[tuple[str, str]]:
     with world.store.read() as uow:
-        return [(each.code, each.provider) for each in audit(read_books(uow))]
+        return [(finding.code, finding.provider) for finding in audit(read_books(uow))]
 
 
 def instance_on(world: World, host: str) -> str:
@@ -43,12 +43,12 @@ def instance_on(world: World, host: str) -> str:
 def heal_all(world: World, *, force: bool = False) -> None:
     with world.store.read() as uow:
         found = audit(read_books(uow))
-    for each in sorted(found, key=lambda finding: finding.consumer_id is None):
+    for item in sorted(found, key=lambda finding: finding.consumer_id is None):
         with world.store.begin() as uow:
-            if each.consumer_id is not None:
-                heal_consumer(uow, each.consumer_id, force=force)
-            elif each.healable:
-                heal_provider(uow, each.provider, force=force)
+            if item.consumer_id is not None:
+                heal_consumer(uow, item.consumer_id, force=force)
+            elif item.healable:
+                heal_provider(uow, item.provider, force=force)
 
 
 def lost(uow: UnitOfWork) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from conductor.placement.candidates import Tree, candidates, is_sharing, serves
-from conductor.placement.requests import (
+from conductor.placement.candidates.candidate_search import Tree, candidates, is_sharing, serves
+from conductor.placement.request_groups import (
     UNNUMBERED,
     Candidate,
     CandidateRequest,
@@ -18,7 +18,7 @@ from conductor.placement.requests import (
     TraitRule,
 )
 from conductor.store.records import Inventory, Provider
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 from tests.placement.found import ways_of
 from tests.placement.oracle import all_ways
 from tests.placement.worlds import AGGREGATES, SHARES, provider, random_request, random_world
@@ -47,14 +47,14 @@ def wish(
 
 
 def having(
-    each: RequestGroup,
+    request_group: RequestGroup,
     *required: str,
     any_of: Iterable[str] = (),
     forbidden: Iterable[str] = (),
 ) -> RequestGroup:
     one_of = (frozenset(any_of),) if any_of else ()
     rule = TraitRule(frozenset(required), one_of, frozenset(forbidden))
-    return RequestGroup(each.suffix, each.resources, rule)
+    return RequestGroup(request_group.suffix, request_group.resources, rule)
 
 
 def found(request: CandidateRequest, tree: Tree = TREE) -> list[Candidate]:
@@ -63,7 +63,7 @@ def found(request: CandidateRequest, tree: Tree = TREE) -> list[Candidate]:
 
 def served_by(request: CandidateRequest, suffix: str = UNNUMBERED, tree: Tree = TREE) -> list[str]:
     """Return the numbers of the providers that serve a group, by candidate."""
-    ways = (each.mappings[suffix] for each in candidates(tree, request))
+    ways = (candidate.mappings[suffix] for candidate in candidates(tree, request))
     return sorted("+".join(name[-1] for name in served) for served in ways)
 
 
@@ -112,7 +112,10 @@ def test_groups_may_share_a_provider_under_none_and_not_under_isolate() -> None:
     pair = group("_1", SRIOV_NET_VF=1), group("_2", SRIOV_NET_VF=1)
     assert served_by(wish(*pair), "_1") == ["2", "2", "3", "3"]
     apart = found(wish(*pair, policy="isolate"))
-    assert [each.mappings["_1"] != each.mappings["_2"] for each in apart] == [True, True]
+    assert [candidate.mappings["_1"] != candidate.mappings["_2"] for candidate in apart] == [
+        True,
+        True,
+    ]
 
 
 def test_the_group_without_a_suffix_may_share_with_any_under_isolate() -> None:
@@ -121,7 +124,7 @@ def test_the_group_without_a_suffix_may_share_with_any_under_isolate() -> None:
 
 def test_what_lands_on_one_provider_is_charged_together() -> None:
     request = wish(group(VCPU=2), group("_1", VCPU=3))
-    assert [each.allocations for each in found(request)] == [{ROOT.id: {"VCPU": 5}}]
+    assert [candidate.allocations for candidate in found(request)] == [{ROOT.id: {"VCPU": 5}}]
     assert not found(wish(group(VCPU=5), group("_1", VCPU=4)))
 
 
@@ -191,13 +194,13 @@ def test_of_groups_in_one_subtree_one_sits_above_all_others() -> None:
     tree = Tree((ROOT, LEFT, RIGHT, inner))
     pair = group("_1", SRIOV_NET_VF=1), group("_2", SRIOV_NET_VF=1)
     ways = found(wish(*pair, policy="isolate", near=["_1", "_2"]), tree)
-    assert {frozenset(each.allocations) for each in ways} == {frozenset({LEFT.id, inner.id})}
+    assert {frozenset(way.allocations) for way in ways} == {frozenset({LEFT.id, inner.id})}
 
 
 def test_a_group_without_resources_places_its_traits_and_takes_nothing() -> None:
     above = RequestGroup("_above", traits=TraitRule(frozenset({"CUSTOM_ROOT"})))
     ways = found(wish(group("_1", SRIOV_NET_VF=4), above, near=["_1", "_above"]))
-    assert [(each.allocations, each.mappings["_above"]) for each in ways] == [
+    assert [(way.allocations, way.mappings["_above"]) for way in ways] == [
         ({RIGHT.id: {"SRIOV_NET_VF": 4}}, (ROOT.id,))
     ]
 
@@ -224,7 +227,7 @@ def test_a_few_of_very_many_ways_cost_a_few() -> None:
     ports = [provider(2 + at, ROOT, SRIOV_NET_VF=40) for at in range(40)]
     groups = [group(f"_{at}", SRIOV_NET_VF=1) for at in range(40)]
     some = list(islice(candidates(Tree((ROOT, *ports)), wish(*groups, policy="isolate")), 5))
-    assert len({each.mappings for each in some}) == 5
+    assert len({candidate.mappings for candidate in some}) == 5
 
 
 @seed(0)
@@ -242,25 +245,25 @@ def test_the_ways_are_all_that_there_are(number: int) -> None:
 
 
 def _trees(world: Sequence[Provider]) -> Iterable[Tree]:
-    roots = {each.id: each for each in world if each.parent_id is None}
+    roots = {item.id: item for item in world if item.parent_id is None}
     for root in roots:
-        own = tuple(each for each in world if each.root_id == root)
-        sharing = (each for each in world if each not in own and is_sharing(each))
-        yield Tree(own, tuple(each for each in sharing if serves(each, own)), roots)
+        own = tuple(item for item in world if item.root_id == root)
+        sharing = (item for item in world if item not in own and is_sharing(item))
+        yield Tree(own, tuple(item for item in sharing if serves(item, own)), roots)
 
 
 def _with_roots(request: CandidateRequest, world: Sequence[Provider]) -> CandidateRequest:
     """Return the request with trees named by their roots, which a tree knows of all."""
-    roots = {each.id: each.root_id for each in world}
+    roots = {item.id: item.root_id for item in world}
     groups = tuple(
         RequestGroup(
-            each.suffix,
-            each.resources,
-            each.traits,
-            each.member_of,
-            each.not_member_of,
-            roots.get(each.in_tree or ""),
+            request_group.suffix,
+            request_group.resources,
+            request_group.traits,
+            request_group.member_of,
+            request_group.not_member_of,
+            roots.get(request_group.in_tree or ""),
         )
-        for each in request.groups
+        for request_group in request.groups
     )
     return CandidateRequest(groups, request.policy, request.same_subtree, request.root_traits)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conductor.cli.commands.placement import _findings, _heal_all
-from conductor.cli.reach import Reach
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import provider_id_of
-from conductor.placement.store_placement import StorePlacement
+from conductor.processes.database_access import DatabaseAccess
 from conductor.settings import Settings
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Allocation, Inventory
 from models.lifecycle import OperationState
@@ -64,8 +64,8 @@ def _truth() -> Books:
 
 
 TRUTH = _truth()
-ROWS = sorted((each.consumer_id, each.provider) for each in TRUTH["allocations"])
-NAMES = sorted(each.name for each in (*TRUTH["hosts"], *TRUTH["providers"]))
+ROWS = sorted((item.consumer_id, item.provider) for item in TRUTH["allocations"])
+NAMES = sorted(item.name for item in (*TRUTH["hosts"], *TRUTH["providers"]))
 
 
 @dataclass(frozen=True)
@@ -129,21 +129,25 @@ DAMAGES = st.builds(
 
 def heal(store: Store, *, force: bool = False) -> set[tuple[str, str, str | None]]:
     """Heal as the command does; return what is left."""
-    here = Reach(Settings(), store)
+    here = DatabaseAccess(Settings(), store)
     _heal_all(here, _findings(here), force=force)
-    return {(each.code, each.provider, each.consumer_id) for each in _findings(here)}
+    return {(finding.code, finding.provider, finding.consumer_id) for finding in _findings(here)}
 
 
 def used_of(books: Books) -> dict[tuple[str, str], int]:
     providers = (*books["hosts"], *books["providers"])
-    return {(each.name, name): amount for each in providers for name, amount in each.used.items()}
+    return {
+        (provider.name, name): amount
+        for provider in providers
+        for name, amount in provider.used.items()
+    }
 
 
 def held_of(books: Books) -> dict[tuple[str, str, str], int]:
     return {
-        (each.consumer_id, each.provider, name): amount
-        for each in books["allocations"]
-        for name, amount in each.amounts.items()
+        (book.consumer_id, book.provider, name): amount
+        for book in books["allocations"]
+        for name, amount in book.amounts.items()
     }
 
 
@@ -171,8 +175,8 @@ def test_healing_frees_nothing_that_somebody_has_and_leaves_what_it_cannot_tell(
 ) -> None:
     store = store_of(TRUTH)
     with store.begin() as uow:
-        for each in damages:
-            each.done(uow)
+        for damage in damages:
+            damage.done(uow)
     damaged = books_of(store)
     left = heal(store, force=force)
     healed = books_of(store)
@@ -196,7 +200,11 @@ def test_healing_frees_nothing_that_somebody_has_and_leaves_what_it_cannot_tell(
 def test_what_was_held_of_one_of_two_cards_is_for_a_person() -> None:
     store = store_of(TRUTH)
     with store.begin() as uow:
-        (row,) = [each for each in uow.allocations.where() if each.provider.startswith("card-1")]
+        (row,) = [
+            allocation
+            for allocation in uow.allocations.where()
+            if allocation.provider.startswith("card-1")
+        ]
         Damage("lost with its use", (row.consumer_id, row.provider), row.provider, 1).done(uow)
     before = plain(books_of(store))
     assert heal(store) == {("undecided", "host-1", row.consumer_id)}
@@ -214,7 +222,7 @@ def test_what_was_held_of_the_only_card_is_held_of_it_again() -> None:
 
 def test_a_move_that_awaits_confirmation_is_not_healed_unless_forced() -> None:
     store = store_of(TRUTH)
-    (move,) = [each for each in TRUTH["migrations"] if each.unfinished]
+    (move,) = [item for item in TRUTH["migrations"] if item.unfinished]
     with store.begin() as uow:
         Damage("lost with its use", (move.id, move.source), move.source, 1).done(uow)
     before = plain(books_of(store))

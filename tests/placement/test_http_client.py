@@ -9,11 +9,11 @@ import pytest
 import structlog
 from tenacity import wait_none
 
-from conductor.placement.http_client import READ_TRIES, PlacementClient, Question
-from conductor.placement.http_placement import HttpPlacement
+from conductor.placement.http.http_client import READ_TRIES, PlacementClient, Question
+from conductor.placement.http.http_placement import HttpPlacement
 from conductor.placement.providers import Consumer
-from conductor.placement.requests import CandidateRequest, RequestGroup, TraitRule
-from conductor.rare_warnings import EVERY_S, RareWarnings
+from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
+from conductor.throttled_log import EVERY_S, RareWarnings
 from models.errors import Broken, Rejected, Unreachable
 
 URL = "http://placement.example:8778/placement"
@@ -89,7 +89,7 @@ def test_versions_are_asked_for_once() -> None:
 @pytest.mark.parametrize(("oldest", "newest"), [("1.0", "1.37"), ("1.40", "1.50"), ("2.0", "2.1")])
 def test_a_server_of_no_version_in_common_is_refused_naming_both(oldest: str, newest: str) -> None:
     with pytest.raises(Rejected) as refused:
-        HttpPlacement(client(Server(fine, newest, oldest))).greet()
+        HttpPlacement(client(Server(fine, newest, oldest))).register_host()
     assert refused.value.code == "placement_too_old"
     assert newest in refused.value.message
     assert "1.38" in refused.value.message
@@ -110,7 +110,7 @@ def test_any_of_several_traits_needs_a_server_that_knows_it() -> None:
 )
 def test_what_is_no_placement_server_is_refused(response: httpx.Response) -> None:
     with pytest.raises(Rejected) as refused:
-        HttpPlacement(client(lambda _: response)).greet()
+        HttpPlacement(client(lambda _: response)).register_host()
     assert refused.value.code == "placement_url_invalid"
 
 
@@ -145,7 +145,7 @@ def test_a_user_alone_goes_as_a_token() -> None:
 def test_refused_credentials_are_the_callers_fault_and_not_tried_again(status: int) -> None:
     server = Server(failing(status))
     with pytest.raises(Rejected) as refused:
-        HttpPlacement(client(server)).greet()
+        HttpPlacement(client(server)).register_host()
     assert refused.value.code == "placement_credentials"
     assert len(server.asked) == 2
 
@@ -200,7 +200,7 @@ def test_a_server_that_was_replaced_by_another_version_is_asked_anew() -> None:
     asking = client(server)
     asking.ask(Question("GET", "/usages"))
     asking.ask(Question("GET", "/usages"))
-    assert [each.url.path for each in server.asked].count("/placement/") == 2
+    assert [request.url.path for request in server.asked].count("/placement/") == 2
 
 
 def test_warnings_of_one_kind_come_once_a_minute_with_the_count_of_those_kept_back() -> None:
@@ -209,7 +209,7 @@ def test_warnings_of_one_kind_come_once_a_minute_with_the_count_of_those_kept_ba
     for now in (0.0, 1.0, EVERY_S - 0.1, EVERY_S, EVERY_S + 1):
         heard.now = now
         with pytest.raises(Unreachable):
-            placement.greet()
+            placement.register_host()
     assert heard.said == [("Placement does not answer", 0), ("Placement does not answer", 2)]
 
 

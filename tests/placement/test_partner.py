@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from conductor.cli.embedded import Desk
-from conductor.hosts import remove
-from conductor.placement.partner import Partner
+from conductor.hosts.host_administration import remove
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import Consumer, provider_id_of
-from conductor.scheduling.service import Scheduler
+from conductor.placement.sync.mirror import PlacementMirror
+from conductor.processes.embedded import Desk
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.records import Inventory
 from models.errors import Broken, Rejected, Unreachable
 from models.lifecycle import OperationState
@@ -77,24 +77,24 @@ class Partnered(World):
 
     def __init__(self, server: Any, hosts: int = 2) -> None:
         self.server = server
-        self.partner: Partner | None = None
+        self.mirror: PlacementMirror | None = None
         super().__init__(hosts)
         self.follow()
 
     def restart_conductor(self) -> None:
         super().restart_conductor()
-        self.partner = Partner(self.store, self.server)
+        self.mirror = PlacementMirror(self.store, self.server)
         settings = SchedulingSettings(refresh_s=0.0)
-        scheduler = Scheduler(self.store, settings, partner=self.partner)
+        scheduler = Scheduler(self.store, settings, mirror=self.mirror)
         self.desk = Desk(self.service, scheduler)
 
     def follow(self) -> None:
-        assert self.partner is not None
-        assert self.partner.follow() == 0
+        assert self.mirror is not None
+        assert self.mirror.follow() == 0
 
     def differences(self) -> list[object]:
-        assert self.partner is not None
-        return list(self.partner.differences())
+        assert self.mirror is not None
+        return list(self.mirror.differences())
 
     def there(self, host: str) -> Mapping[str, Mapping[str, int]]:
         """Return who holds what of a host at the server."""
@@ -139,7 +139,7 @@ def test_nothing_that_is_as_it_should_be_is_written_again(world: Partnered) -> N
 def test_what_others_hold_there_is_room_that_is_not_there(world: Partnered) -> None:
     claim_there(world.server, "host-0", PCPU=3)
     instances = {built(world, PINNED) for _ in range(2)}
-    assert {world.instance_by_id(each).host for each in instances} == {"host-1"}
+    assert {world.instance_by_id(instance).host for instance in instances} == {"host-1"}
     assert set(world.there("host-1")) == instances
     full = world.build(PINNED)
     world.run_out()
@@ -202,14 +202,14 @@ def test_a_server_that_is_away_delays_a_claim_and_loses_none(world: Partnered) -
     world.server.away = True
     operation = world.build(SHARED)
     world.deliver("conductor")
-    letter = world.bus.take("scheduler")
-    while letter is None:
+    outgoing = world.bus.take("scheduler")
+    while outgoing is None:
         world.deliver(world.waiting_queues()[0])
-        letter = world.bus.take("scheduler")
+        outgoing = world.bus.take("scheduler")
     with pytest.raises(Unreachable):
-        world.hand_over(letter)
+        world.hand_over(outgoing)
     world.server.away = False
-    world.hand_over(letter)
+    world.hand_over(outgoing)
     world.run_out()
     assert world.ended(operation) is OperationState.SUCCEEDED
     assert len(world.there("host-0")) + len(world.there("host-1")) == 1
@@ -220,14 +220,14 @@ def test_a_scheduler_that_dies_between_claim_and_answer_leaves_one_claim(
     world: Partnered, commits: int
 ) -> None:
     operation = world.build(SHARED)
-    while (letter := world.bus.take("scheduler")) is None:
+    while (outgoing := world.bus.take("scheduler")) is None:
         world.deliver(world.waiting_queues()[0])
     world.store.commits_left = commits
     try:
-        world.hand_over(letter)
+        world.hand_over(outgoing)
     except Killed:
         world.restart_conductor()
-        world.hand_over(letter)
+        world.hand_over(outgoing)
     world.store.commits_left = -1
     world.run_out()
     assert world.ended(operation) is OperationState.SUCCEEDED
@@ -269,7 +269,7 @@ def test_a_claim_that_comes_while_changes_are_followed_is_not_written_over(
     instance = built(world, SHARED, host="host-0")
     held = world.server.consumer(instance)
     world.server.write([replace(held, allocations={})])
-    follower = Partner(world.store, Overtaken(world.server, lambda: built(world, PINNED)))
+    follower = PlacementMirror(world.store, Overtaken(world.server, lambda: built(world, PINNED)))
     follower.follow()
     assert world.differences() == []
     assert len(world.there("host-0")) + len(world.there("host-1")) == 2
@@ -304,7 +304,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize("error", REFUSALS, ids=lambda each: each.code)
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda item: item.code)
 def test_a_host_that_the_server_refuses_for_good_is_left_for_another_at_once(
     error: Exception,
 ) -> None:
@@ -332,7 +332,7 @@ def test_only_the_host_that_is_refused_is_left_out() -> None:
     world.settle()
     assert world.ended(build) is OperationState.SUCCEEDED
     with world.store.read() as uow:
-        assert {each.host for each in uow.instances.where()} == {"host-1", "host-2"}
+        assert {instance.host for instance in uow.instances.where()} == {"host-1", "host-2"}
 
 
 def test_a_server_that_refuses_us_ends_a_build_at_once_with_its_reason() -> None:

@@ -17,10 +17,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import ProviderQuery
 from conductor.placement.providers import Consumer, Reshaping, provider_id_of
-from conductor.placement.store_placement import StorePlacement
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Inventory, Provider
 from models.errors import ConductorError
@@ -68,8 +68,8 @@ class Placing(RuleBasedStateMachine):
         self.has[ROOT], self.parents[ROOT] = {}, None
         self.ensure("p1", ROOT)
         self.ensure("p2", "p1")
-        for provider_id, each in zip((ROOT, "p1", "p2"), has, strict=True):
-            self.set_inventories(provider_id, each)
+        for provider_id, row in zip((ROOT, "p1", "p2"), has, strict=True):
+            self.set_inventories(provider_id, row)
 
     @rule(provider_id=st.just(FLEETING), parent=st.none() | st.sampled_from(IDS[:-1]))
     def ensure(self, provider_id: str, parent: str | None) -> None:
@@ -137,10 +137,9 @@ class Placing(RuleBasedStateMachine):
         def work(placement: StorePlacement) -> None:
             known = set(self.has)
             held = {
-                name: {k: v for k, v in each.items() if k in known}
-                for name, each in claimed.items()
+                name: {k: v for k, v in row.items() if k in known} for name, row in claimed.items()
             }
-            placement.write([replace(each, generation=1) for each in asked(placement, held)])
+            placement.write([replace(request, generation=1) for request in asked(placement, held)])
 
         assert not self.done(work, {"generation_conflict"})
 
@@ -168,15 +167,17 @@ class Placing(RuleBasedStateMachine):
         """Return what is asked for and is not given back in the same request."""
 
         def of(held: Mapping[str, Held]) -> set[int]:
-            return {each.get(provider_id, {}).get(name, 0) for each in held.values()} - {0}
+            return {
+                allocation.get(provider_id, {}).get(name, 0) for allocation in held.values()
+            } - {0}
 
         changing = {
             consumer
             for consumer, held in tidy(claimed).items()
             if held.get(provider_id) != self.held.get(consumer, {}).get(provider_id)
         }
-        asked_for = {each: claimed[each] for each in changing}
-        given_back = {each: self.held.get(each, {}) for each in changing}
+        asked_for = {item: claimed[item] for item in changing}
+        given_back = {item: self.held.get(item, {}) for item in changing}
         return of(asked_for) - of(given_back)
 
     def done(self, work: Callable[[StorePlacement], None], refusals: set[str] | None) -> bool:
@@ -200,15 +201,15 @@ class Placing(RuleBasedStateMachine):
                 held = self.held.get(name, {})
                 assert placement.consumer(name).allocations == held
                 assert (placement.consumer(name).generation is None) == (not held)
-            for each in placement.providers(ProviderQuery()):
-                assert each.used == used_of(self.held, each.id)
-                assert each.inventories == self.has[each.id]
-                assert each.parent_id == self.parents[each.id]
+            for provider in placement.providers(ProviderQuery()):
+                assert provider.used == used_of(self.held, provider.id)
+                assert provider.inventories == self.has[provider.id]
+                assert provider.parent_id == self.parents[provider.id]
             root = uow.hosts.get("h1")
             assert root is not None
             assert root.instances == sum(ROOT in held for held in self.held.values())
             assert placement.usages("p") == sum(
-                (used_of(self.held, each) for each in IDS), Counter()
+                (used_of(self.held, identifier) for identifier in IDS), Counter()
             )
 
 
@@ -241,8 +242,8 @@ def tidy(claimed: Mapping[str, Held]) -> dict[str, Held]:
 
 def used_of(held: Mapping[str, Held], provider_id: str) -> Counter[str]:
     total: Counter[str] = Counter()
-    for each in held.values():
-        total.update(each.get(provider_id, {}))
+    for allocation in held.values():
+        total.update(allocation.get(provider_id, {}))
     return total
 
 
@@ -270,12 +271,12 @@ def books(uow: UnitOfWork) -> object:
 
 def compare_generations(before: list[Provider], after: list[Provider]) -> None:
     """A generation grows, by one, exactly where something has changed."""
-    known = {each.id: each for each in before}
-    for each in after:
-        old = known.get(each.id)
+    known = {provider.id: provider for provider in before}
+    for provider in after:
+        old = known.get(provider.id)
         if old is not None:
-            same = replace(old, generation=0) == replace(each, generation=0)
-            assert each.generation == old.generation + (0 if same else 1)
+            same = replace(old, generation=0) == replace(provider, generation=0)
+            assert provider.generation == old.generation + (0 if same else 1)
 
 
 def test_placement_does_what_plain_dictionaries_do() -> None:

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.claims import Holding, claim_on
-from conductor.placement.forest import Forest
+from conductor.placement.local.host_claims import HostAllocation, claim_on
+from conductor.placement.local.provider_index import ProviderIndex
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import (
     MIGRATION,
     Consumer,
     Reshaping,
 )
-from conductor.placement.requests import CandidateRequest, RequestGroup
-from conductor.placement.store_placement import StorePlacement
-from conductor.store.memory import MemoryStore
+from conductor.placement.request_groups import CandidateRequest, RequestGroup
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Inventory
 from models.errors import Broken, Conflict, NoValidHost, Rejected
@@ -149,7 +149,7 @@ def test_claims_that_know_nothing_of_generations_change_them(
     read = placement.consumer("i")
     known = uow.hosts.get("h1")
     assert known is not None
-    assert claim_on(uow, known, [Holding("i", "p", None, {"VCPU": 1})])
+    assert claim_on(uow, known, [HostAllocation("i", "p", None, {"VCPU": 1})])
     assert refused(Conflict, lambda: placement.write([read])).code == "generation_conflict"
     assert placement.consumer("i").allocations == {ROOT: {"VCPU": 1}}
 
@@ -261,21 +261,21 @@ def test_a_candidate_can_be_claimed_as_it_is(placement: StorePlacement) -> None:
 
 
 def test_a_forest_that_lives_on_does_not_see_what_was_undone() -> None:
-    store, forest = MemoryStore(), Forest()
+    store, provider_index = MemoryStore(), ProviderIndex()
     with store.begin() as uow:
         uow.hosts.add(a_root("h1"))
     with suppress(ZeroDivisionError), store.begin() as uow:
-        placement = StorePlacement(uow, forest)
+        placement = StorePlacement(uow, provider_index)
         assert len(placement.candidates(ask(PCPU=4), 1).found) == 1
         hold(placement, "i", {ROOT: {"PCPU": 4}})
         assert placement.candidates(ask(PCPU=4), 1).found == ()
         raise ZeroDivisionError
     with store.begin() as uow:
-        placement = StorePlacement(uow, forest)
+        placement = StorePlacement(uow, provider_index)
         # The version that was undone is given again, with other use.
         hold(placement, "j", {ROOT: {"MEMORY_MB": 1}})
     with store.read() as uow:
-        assert len(StorePlacement(uow, forest).candidates(ask(PCPU=4), 1).found) == 1
+        assert len(StorePlacement(uow, provider_index).candidates(ask(PCPU=4), 1).found) == 1
 
 
 def test_what_only_a_host_tells_of_can_be_asked_for(

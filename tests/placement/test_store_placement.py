@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.claims import give_back
+from conductor.placement.local.host_claims import release_host
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import ProviderQuery
 from conductor.placement.providers import (
     MIGRATION,
@@ -15,8 +16,7 @@ from conductor.placement.providers import (
     over_committed,
     provider_id_of,
 )
-from conductor.placement.requests import TraitRule
-from conductor.placement.store_placement import StorePlacement
+from conductor.placement.request_groups import TraitRule
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Inventory
 from models.errors import Conflict, NoValidHost, Rejected
@@ -79,7 +79,7 @@ def test_what_the_port_wrote_can_be_given_back_by_an_instances_end(
 ) -> None:
     hold(placement, "i", {ROOT: {"VCPU": 2}})
     (held,) = uow.allocations.where(consumer_id="i")
-    give_back(uow, held, None)
+    release_host(uow, held, None)
     written = uow.hosts.get("h1")
     assert written is not None
     assert (written.instances, dict(written.used)) == (0, {})
@@ -90,7 +90,7 @@ def test_a_host_without_an_id_of_a_provider_is_none(
 ) -> None:
     uow.hosts.add(host("old"))
     assert placement.provider("") is None
-    assert [each.name for each in placement.providers(ProviderQuery())] == ["h1"]
+    assert [provider.name for provider in placement.providers(ProviderQuery())] == ["h1"]
 
 
 # Trees
@@ -121,7 +121,7 @@ def test_parents_come_before_children(placement: StorePlacement) -> None:
     placement.ensure_provider(GPU, "a card", ROOT)
     placement.ensure_provider(NIC, "a function", GPU)
     placement.ensure_provider(SHARED, "a pool")
-    names = [each.name for each in placement.providers(ProviderQuery())]
+    names = [provider.name for provider in placement.providers(ProviderQuery())]
     assert names == ["a pool", "h1", "a card", "a function"]
 
 

@@ -6,9 +6,14 @@ import random
 import uuid
 from collections.abc import Iterable, Sequence
 
-from conductor.placement.requests import CandidateRequest, GroupPolicy, RequestGroup, TraitRule
+from conductor.placement.request_groups import (
+    CandidateRequest,
+    GroupPolicy,
+    RequestGroup,
+    TraitRule,
+)
 from conductor.store.records import Inventory, Provider
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 
 CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB", "SRIOV_NET_VF")
 TRAITS = ("HW_CPU_X86_AVX2", "CUSTOM_A", "CUSTOM_B")
@@ -55,8 +60,8 @@ def random_world(chance: random.Random, at_most: int = 6) -> list[Provider]:
         made = provider(
             number,
             parent,
-            [each for each in (*TRAITS, SHARES) if chance.random() < 0.3],
-            [each for each in AGGREGATES if chance.random() < 0.25],
+            [item for item in (*TRAITS, SHARES) if chance.random() < 0.3],
+            [aggregate for aggregate in AGGREGATES if chance.random() < 0.25],
             **{name: _inventory(chance) for name in classes},
         )
         used = {name: chance.randint(0, 3) for name in classes if chance.random() < 0.3}
@@ -115,14 +120,14 @@ def _group(chance: random.Random, world: Sequence[Provider], suffix: str) -> Req
             frozenset(chance.sample(AGGREGATES, chance.randint(1, 2)))
             for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 0, 1, 1, 2)))
         ),
-        not_member_of=frozenset(each for each in AGGREGATES if chance.random() < 0.05),
+        not_member_of=frozenset(aggregate for aggregate in AGGREGATES if chance.random() < 0.05),
         in_tree=chance.choice(world).id if far else None,
     )
 
 
 def _rule(chance: random.Random, likely: float) -> TraitRule:
-    required = frozenset(each for each in TRAITS if chance.random() < likely)
-    forbidden = frozenset(each for each in TRAITS if chance.random() < likely / 2) - required
+    required = frozenset(trait for trait in TRAITS if chance.random() < likely)
+    forbidden = frozenset(trait for trait in TRAITS if chance.random() < likely / 2) - required
     any_of: tuple[frozenset[str], ...] = ()
     if chance.random() < likely / 2:
         any_of = (frozenset(chance.sample(TRAITS, 2)),)

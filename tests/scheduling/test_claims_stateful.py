@@ -6,11 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from conductor.placement.claims import release_claim
-from conductor.scheduling.service import Scheduler
+from conductor.placement.local.host_claims import release_claim
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from models.hardware.flavor import Flavor
-from models.messages.letters import SelectHosts
+from models.messages.internal import SelectHosts
 from tests.invariants import assert_invariants
 from tests.scheduling.world import World, flavor, host, pinned
 
@@ -56,12 +56,12 @@ class Claims(RuleBasedStateMachine):
 
     @rule(target=placed, message=asked, which=st.integers(0, 1))
     def answer(self, message: SelectHosts, which: int) -> list[str]:
-        letters = self.schedulers[which].handle(message)
-        result = letters[0].body.get("result", {})
-        return [each["instance_id"] for each in result.get("selected", ())]
+        outgoing_messages = self.schedulers[which].handle(message)
+        result = outgoing_messages[0].body.get("result", {})
+        return [item["instance_id"] for item in result.get("selected", ())]
 
     @rule(instances=consumes(placed))
-    def give_back(self, instances: list[str]) -> None:
+    def release_host(self, instances: list[str]) -> None:
         with self.world.store.begin() as uow:
             for instance in uow.instances.lock_many(instances).values():
                 uow.instances.save(release_claim(uow, instance))

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from conductor.scheduling.choice import choose
-from conductor.scheduling.demand import place, shape_of
-from conductor.scheduling.explain import POSSIBLE, story_of, verdicts
-from conductor.scheduling.fits import Fits, Lack, lack_of
-from conductor.scheduling.fleet import Fleet
+from conductor.scheduling.analysis.explanation import POSSIBLE, history_of, verdicts
+from conductor.scheduling.fleet.fit_cache import Fits, Lack, lack_of
+from conductor.scheduling.fleet.fleet_snapshot import Fleet
+from conductor.scheduling.host_selection import choose
+from conductor.scheduling.request.request_spec import place, shape_of
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Decision
-from models.hardware import misfits
-from models.hardware.affinity import DEVICES, NETWORK
+from models.hardware.fitting import misfits
+from models.hardware.fitting.affinity import DEVICES, NETWORK
 from models.hardware.flavor import Flavor
-from models.hardware.guest import Misfit
+from models.hardware.guest_topology import Misfit
 from models.hardware.topology import HostTopology, PagePool
-from models.messages.letters import Reply
-from tests.scheduling.test_whatif import demand
+from models.messages.internal import Reply
+from tests.scheduling.test_whatif import spec
 from tests.scheduling.world import World, flavor, host, pinned, refusal
 
 
@@ -30,7 +30,7 @@ def decision_of(world: World, reply: Reply) -> Decision:
 
 def story(world: World, reply: Reply) -> list[str]:
     decision = decision_of(world, reply)
-    return list(story_of(decision.detail, decision.host))
+    return list(history_of(decision.detail, decision.host))
 
 
 def test_a_choice_is_told_with_who_was_ruled_out_and_who_came_second() -> None:
@@ -74,7 +74,7 @@ def test_a_draw_is_said_to_be_one() -> None:
 
 def test_a_choice_that_was_taken_meanwhile_says_so() -> None:
     detail = {"hosts": 2, "possible": 2, "checks": [], "scores": [["a", 1.0], ["b", 0.5]]}
-    assert story_of(detail, "b") == (
+    assert history_of(detail, "b") == (
         "b, of 2 possible hosts of 2",
         "a came first and had been taken when it was claimed",
     )
@@ -105,16 +105,16 @@ def test_a_record_is_small_however_large_the_fleet() -> None:
 
 def test_records_of_before_are_told_as_far_as_they_go() -> None:
     old = {"hosts": 3, "checks": [{"check": "down", "hosts": 1}], "scores": [], "alternates": []}
-    assert story_of(old, "a") == ("a, of 3 hosts (1 down)",)
+    assert history_of(old, "a") == ("a, of 3 hosts (1 down)",)
     refused = {"hosts": 1, "checks": old["checks"], "error": {"message": "1 host: 1 is down"}}
-    assert story_of(refused, None) == ("1 host: 1 is down",)
+    assert history_of(refused, None) == ("1 host: 1 is down",)
 
 
 def test_every_host_has_its_own_verdict() -> None:
     hosts = [host("a", shared=8), host("b"), host("c", disk_gb=1), host("d")]
     fleet = Fleet(hosts, up=["a", "b", "c"])
-    found = verdicts(demand(flavor(vcpus=4)), fleet, SchedulingSettings())
-    assert [(each.host, each.check) for each in found] == [
+    found = verdicts(spec(flavor(vcpus=4)), fleet, SchedulingSettings())
+    assert [(verdict.host, verdict.check) for verdict in found] == [
         ("a", POSSIBLE),
         ("b", POSSIBLE),
         ("c", "no_room_disk_gb"),
@@ -129,7 +129,7 @@ def test_every_host_has_its_own_verdict() -> None:
 def test_a_verdict_tells_what_the_fitter_found() -> None:
     fleet = Fleet([host("a")], up=["a"])
     wanted = pinned(vcpus=2, **{"hw:mem_page_size": "1GB"})
-    (found,) = verdicts(demand(wanted), fleet, SchedulingSettings())
+    (found,) = verdicts(spec(wanted), fleet, SchedulingSettings())
     assert found.check == "numa_pages"
     assert found.text == "lacks free pages of 1 GiB in one NUMA cell"
     split = pinned(vcpus=2, memory_mib=1025, **{"hw:mem_page_size": "2MB"})
@@ -137,7 +137,7 @@ def test_a_verdict_tells_what_the_fitter_found() -> None:
         replace(cell, page_pools=(PagePool(2048, 4096),)) for cell in host("b").topology.cells
     )
     fleet = Fleet([replace(host("b"), topology=HostTopology(cells))], up=["b"])
-    (found,) = verdicts(demand(split), fleet, SchedulingSettings())
+    (found,) = verdicts(spec(split), fleet, SchedulingSettings())
     assert found.check == "memory_not_whole_pages"
     assert (found.text, found.need) == ("lacks pages of which its memory is a whole number", None)
 
@@ -151,10 +151,10 @@ def test_every_reason_of_the_fitter_has_words_and_numbers_only_where_they_compar
     every = plain.topology.cells[0].dedicated_cpus
     cell = replace(plain.topology.cells[0], siblings=(every & 0b00110000, every & 0b11000000))
     fleet = Fleet([replace(plain, topology=HostTopology((cell,)))], up=["a"])
-    alone = demand(pinned(vcpus=2, **{"hw:cpu_thread_policy": "isolate"}))
+    alone = spec(pinned(vcpus=2, **{"hw:cpu_thread_policy": "isolate"}))
     refused = choose(alone, fleet, SchedulingSettings(), Fits())
     assert str(refused) == "1 host: 1 lacks cores whose other threads nobody else may use"
-    shared = demand(flavor(vcpus=2, memory_mib=9000, **{"hw:numa_nodes": "1"}))
+    shared = spec(flavor(vcpus=2, memory_mib=9000, **{"hw:numa_nodes": "1"}))
     refused = choose(shared, fleet, SchedulingSettings(), Fits())
     assert "MiB" in str(refused)
 
@@ -164,7 +164,7 @@ def said_of(wanted: Flavor, *pools: PagePool, **cell: Any) -> str:
     plain = host("a")
     changed = replace(plain.topology.cells[0], page_pools=pools, **cell)
     fleet = Fleet([replace(plain, topology=HostTopology((changed,)))], up=["a"])
-    return str(choose(demand(wanted), fleet, SchedulingSettings(), Fits()))
+    return str(choose(spec(wanted), fleet, SchedulingSettings(), Fits()))
 
 
 def test_pages_that_are_missing_are_said_with_their_size_and_in_mib() -> None:

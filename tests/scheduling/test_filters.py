@@ -11,7 +11,7 @@ from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
 from models.hardware.image import Image
 from models.hardware.topology import PciPool
-from models.messages.letters import Reservation
+from models.messages.internal import Reservation
 from tests.scheduling.world import World, chosen, flavor, host, operation_that_asks, pinned, refusal
 
 NEVER_OLD = SchedulingSettings(refresh_s=0)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.placement.claims import hand_to_migration
-from conductor.scheduling.groups import GroupRule, Member, allows
+from conductor.placement.local.host_claims import hand_to_migration
+from conductor.scheduling.request.group_rules import GroupRule, Member, allows
 from conductor.store.records import Instance, Migration
 from models.lifecycle import MigrationKind, MigrationState
-from models.messages.letters import Reply
+from models.messages.internal import Reply
 from tests.invariants import assert_invariants
 from tests.scheduling.world import World, chosen, flavor, host, pinned, refusal
 
@@ -74,7 +74,7 @@ def test_a_request_with_one_member_too_many_places_none() -> None:
     four = [world.add_instance(flavor(), group="g") for _ in range(4)]
     line = refusal(world.schedule(*four))
     assert line == "instance 4 of 4: 3 hosts: 3 are on a host that its group closes"
-    assert all(world.instance(each.id).host is None for each in four)
+    assert all(world.instance(instance.id).host is None for instance in four)
     assert_invariants(world.store)
 
 
@@ -134,7 +134,7 @@ def test_a_rule_allows_exactly_what_its_words_say(
         policy,  # type: ignore[arg-type]  # sampled from the policies
         "rack",
         most,
-        tuple(Member(*each) for each in members),
+        tuple(Member(*pair) for pair in members),
         domain,
     )
     same_place = [d for h, d in members if PLACES[h] == PLACES[name]]
@@ -143,7 +143,7 @@ def test_a_rule_allows_exactly_what_its_words_say(
         "anti-affinity": len(same_place) < most,
         "fault-domain": all(d == domain for d in same_place),
     }[policy]
-    assert allows(rule, name, lambda _, each: PLACES.get(each)) is expected
+    assert allows(rule, name, lambda _, item: PLACES.get(item)) is expected
 
 
 def move(world: World, instance: Instance, **more: object) -> Reply:
@@ -166,8 +166,11 @@ def move(world: World, instance: Instance, **more: object) -> Reply:
         uow.migrations.add(migration)
         hand_to_migration(uow, migration)
     message = world.ask(instance, ignored=(migration.source,))
-    wants = tuple(each.model_copy(update={"migration_id": migration.id}) for each in message.wants)
-    return world.answer(message.model_copy(update={"wants": wants}))
+    host_requests = tuple(
+        host_request.model_copy(update={"migration_id": migration.id})
+        for host_request in message.host_requests
+    )
+    return world.answer(message.model_copy(update={"host_requests": host_requests}))
 
 
 def test_a_lone_member_of_an_affinity_group_is_no_company_for_itself() -> None:
@@ -201,7 +204,7 @@ def test_a_member_that_moves_keeps_both_ends_closed_until_it_is_done() -> None:
 def test_two_members_that_move_at_the_same_time_never_meet() -> None:
     world = world_with("anti-affinity", hosts=4)
     two = [world.add_instance(flavor(), group="g") for _ in range(2)]
-    sources = [chosen(world.schedule(each))[0] for each in two]
-    targets = [chosen(move(world, each))[0] for each in two]
+    sources = [chosen(world.schedule(instance))[0] for instance in two]
+    targets = [chosen(move(world, instance))[0] for instance in two]
     assert len({*sources, *targets}) == 4
     assert_invariants(world.store)

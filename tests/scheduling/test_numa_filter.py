@@ -8,18 +8,18 @@ from random import Random
 import pytest
 
 from conductor.placement.resources import Ratios, inventory_of
-from conductor.scheduling.demand import Demand, shape_of
-from conductor.scheduling.fleet import Fleet
-from conductor.scheduling.numa_filter import has_numa_cells
+from conductor.scheduling.filters.numa_filter import has_numa_cells
+from conductor.scheduling.fleet.fleet_snapshot import Fleet
+from conductor.scheduling.request.request_spec import RequestSpec, shape_of
 from conductor.store.records import Host
 from models.hardware.cpuset import span
-from models.hardware.fitting import fit
-from models.hardware.guest import GuestTopology, Misfit
+from models.hardware.fitting.fit_guest import fit
+from models.hardware.guest_topology import GuestTopology, Misfit
 from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.messages.base import parse
-from models.messages.hardware import guest_of, host_from_json
+from models.messages.hardware_json import guest_of, host_from_json
 from models.messages.hardware_shapes import GuestShape
-from models.messages.letters import Reservation
+from models.messages.internal import Reservation
 from tests.hardware.generator import random_case
 from tests.scheduling.world import IMAGE, World, flavor, pinned, refusal, topology
 
@@ -29,7 +29,7 @@ CASES = 3_000
 def passes(host: HostTopology, guest: GuestTopology) -> bool:
     shape = replace(shape_of(flavor(), IMAGE), guest=guest)
     fleet = Fleet([Host("h", host, {})])
-    checks = has_numa_cells(Demand("i", shape), fleet)
+    checks = has_numa_cells(RequestSpec("i", shape), fleet)
     return all(bool(check.passed[0]) for check in checks)
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.claims import release_claim
-from conductor.scheduling.service import Scheduler
+from conductor.placement.local.host_claims import release_claim
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Heartbeat, Instance
 from models.errors import Broken
 from models.lifecycle import InstanceState, OperationState, TaskState
-from models.messages.letters import REPORTS, SelectHosts, Token, Want
+from models.messages.internal import REPORTS, HostRequest, SelectHosts, Token
 from tests.invariants import assert_invariants
 from tests.scheduling.world import (
     World,
@@ -45,7 +45,7 @@ def test_a_claim_moves_host_instance_operation_and_reply_together() -> None:
     world = World()
     world.add_hosts(host("a"))
     message = world.ask(instance := world.add_instance(pinned(vcpus=3, memory_mib=2048)))
-    (letter,) = world.scheduler.handle(message)
+    (outgoing,) = world.scheduler.handle(message)
     after, claimed = world.host("a"), world.instance(instance.id)
     assert after.used == {"PCPU": 3, "MEMORY_MB": 2048, "DISK_GB": 10}
     assert (after.version, after.instances) == (2, 1)
@@ -53,9 +53,9 @@ def test_a_claim_moves_host_instance_operation_and_reply_together() -> None:
     assert claimed.placement is not None
     assert claimed.task_state is TaskState.SPAWNING
     assert state_of(world, message) is OperationState.CLAIMED
-    assert letter.queue == REPORTS
+    assert outgoing.queue == REPORTS
     with world.store.read() as uow:
-        assert [row.id for row in uow.outbox.where()] == [letter.id]
+        assert [row.id for row in uow.outbox.where()] == [outgoing.id]
     assert_invariants(world.store)
 
 
@@ -129,7 +129,9 @@ def test_a_message_of_an_unknown_operation_changes_nothing() -> None:
     world.add_hosts(host("a"))
     instance = world.add_instance()
     token = Token(operation_id="none", step="s", attempt=1, sequence=1)
-    message = SelectHosts(token=token, wants=(Want(instance_id=instance.id, operation_id="none"),))
+    message = SelectHosts(
+        token=token, host_requests=(HostRequest(instance_id=instance.id, operation_id="none"),)
+    )
     assert world.scheduler.handle(message) == []
 
 
@@ -144,9 +146,9 @@ def test_instances_deleted_meanwhile_are_left_out_and_the_others_placed() -> Non
     message = world.ask(kept, gone)
     with world.store.begin() as uow:
         uow.instances.save(_delete(gone))
-    (letter,) = world.scheduler.handle(message)
-    selected = letter.body["result"]["selected"]
-    assert [each["instance_id"] for each in selected] == [kept.id]
+    (outgoing,) = world.scheduler.handle(message)
+    selected = outgoing.body["result"]["selected"]
+    assert [item["instance_id"] for item in selected] == [kept.id]
     assert_invariants(world.store)
 
 
@@ -160,9 +162,14 @@ def test_a_child_whose_own_operation_has_ended_is_left_out() -> None:
     )
     with world.store.begin() as uow:
         uow.operations.add(ended)
-    wants = (parent.wants[0], Want(instance_id=gone.id, operation_id="child"))
-    (letter,) = world.scheduler.handle(SelectHosts(token=parent.token, wants=wants))
-    assert len(letter.body["result"]["selected"]) == 1
+    host_requests = (
+        parent.host_requests[0],
+        HostRequest(instance_id=gone.id, operation_id="child"),
+    )
+    (outgoing,) = world.scheduler.handle(
+        SelectHosts(token=parent.token, host_requests=host_requests)
+    )
+    assert len(outgoing.body["result"]["selected"]) == 1
     assert world.instance(gone.id).host is None
 
 
@@ -352,9 +359,9 @@ def test_four_racing_schedulers_claim_exactly_the_room_there_is(room: int) -> No
                 if not asks:
                     return
                 message = asks.pop()
-            (letter,) = scheduler.handle(message)
-            error = letter.body.get("error") or {}
-            outcomes.append(error.get("code", letter.body["outcome"]))
+            (outgoing,) = scheduler.handle(message)
+            error = outgoing.body.get("error") or {}
+            outcomes.append(error.get("code", outgoing.body["outcome"]))
 
     race(world, 4, work)
     assert sorted(set(outcomes)) == (["done"] if room == 50 else ["done", "no_valid_host"])
@@ -370,8 +377,8 @@ def test_racing_members_of_an_anti_affinity_group_never_meet() -> None:
     hosts: list[str] = []
 
     def work(scheduler: Scheduler) -> None:
-        (letter,) = scheduler.handle(asks.pop())
-        hosts.append(letter.body["result"]["selected"][0]["host"])
+        (outgoing,) = scheduler.handle(asks.pop())
+        hosts.append(outgoing.body["result"]["selected"][0]["host"])
 
     race(world, 4, work)
     assert sorted(hosts) == ["h0", "h1", "h2", "h3"]
@@ -386,8 +393,8 @@ def test_racing_first_members_of_an_affinity_group_end_on_one_host() -> None:
     hosts: list[str] = []
 
     def work(scheduler: Scheduler) -> None:
-        (letter,) = scheduler.handle(asks.pop())
-        hosts.append(letter.body["result"]["selected"][0]["host"])
+        (outgoing,) = scheduler.handle(asks.pop())
+        hosts.append(outgoing.body["result"]["selected"][0]["host"])
 
     race(world, 4, work)
     assert len(set(hosts)) == 1

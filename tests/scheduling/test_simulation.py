@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from conductor.cli.simulate import Strategy, Watch, run
-from conductor.scheduling.simulation import Simulation
-from conductor.scheduling.trace import (
+from conductor.cli.cases.simulate_trace import Strategy, Watch, run
+from conductor.scheduling.analysis.fleet_simulation import Simulation
+from conductor.scheduling.analysis.request_trace import (
     TraceHost,
     TraceRequest,
     read_hosts,
@@ -174,4 +174,4 @@ def test_the_checker_finds_what_is_wrong(
     ]
     out = tmp_path / "p.jsonl"
     out.write_text("".join(line + "\n" for line in lines))
-    assert any(complaint in each for each in complaints(fleet, asked, out, racks))
+    assert any(complaint in item for item in complaints(fleet, asked, out, racks))

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from conductor import hosts
-from conductor.placement.audit import audit, read_books
-from conductor.placement.candidates import room_of
+from conductor.hosts import host_administration
+from conductor.placement.candidates.candidate_search import headroom_of
+from conductor.placement.consistency.allocation_audit import audit, read_books
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import SHARING
-from conductor.placement.store_placement import StorePlacement
-from conductor.scheduling.demand import Demand, shape_of
-from conductor.scheduling.explain import story_of, verdicts
+from conductor.scheduling.analysis.explanation import history_of, verdicts
+from conductor.scheduling.fleet_refresh import FleetView
+from conductor.scheduling.request.request_spec import RequestSpec, shape_of
+from conductor.scheduling.request.shared_providers import SharedProviders
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.trees import Beside
-from conductor.scheduling.view import FleetView
 from conductor.store.records import Allocation, Inventory, Provider
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
@@ -69,7 +69,9 @@ def shared_disks(world: World, total_gb: int, *hosts: str) -> None:
         for name in hosts:
             host = uow.hosts.lock(name)
             assert host is not None
-            without = {key: each for key, each in host.inventory.items() if key != "DISK_GB"}
+            without = {
+                key: inventory for key, inventory in host.inventory.items() if key != "DISK_GB"
+            }
             uow.hosts.save(
                 replace(
                     host,
@@ -89,7 +91,7 @@ def used(world: World, name: str) -> Mapping[str, int]:
 def held(world: World, consumer: str) -> dict[str, Mapping[str, int]]:
     with world.store.read() as uow:
         rows = uow.allocations.where(consumer_id=consumer)
-    return {each.provider: dict(each.amounts) for each in rows}
+    return {row.provider: dict(row.amounts) for row in rows}
 
 
 def adds_up(world: World) -> None:
@@ -107,7 +109,7 @@ def test_a_group_goes_to_the_host_whose_child_has_it_and_is_given_back_with_it()
     assert used(world, "card-2") == {"CUSTOM_CARD": 2}
     with world.store.read() as uow:
         (decision,) = uow.decisions.where(instance_id=instance)
-    assert "request group 1 is served by card-2" in story_of(decision.detail, decision.host)
+    assert "request group 1 is served by card-2" in history_of(decision.detail, decision.host)
     adds_up(world)
     ask(world, "delete_instance", instance)
     assert used(world, "card-2") == {}
@@ -142,19 +144,19 @@ def test_what_is_left_beside_hosts_is_the_same_however_it_was_charged(seed: int)
         )
         for n in range(8)
     }  # fmt: skip
-    charged = Beside(providers.values())
+    charged = SharedProviders(providers.values())
     for _ in range(10):
         for name in ("CUSTOM_CARD", "DISK_GB", "VCPU"):
-            anew = Beside(providers.values())
-            near = {each.name: anew.tree_of(each).providers[1:] for each in hosts}
+            anew = SharedProviders(providers.values())
+            near = {item.name: anew.tree_of(item).providers[1:] for item in hosts}
             most = {
-                name_: max((room_of(each, name) for each in beside), default=0)
+                name_: max((headroom_of(provider, name) for provider in beside), default=0)
                 for name_, beside in near.items()
             }
             found = charged.most(hosts, name)
-            assert {each.name: found.get(each.name, 0) for each in hosts} == most
+            assert {item.name: found.get(item.name, 0) for item in hosts} == most
             assert charged.offers([name]) == any(
-                name in each.inventories for each in providers.values()
+                name in provider.inventories for provider in providers.values()
             )
         chosen = chance.choice(list(providers.values()))
         (name,) = chosen.inventories
@@ -164,7 +166,7 @@ def test_what_is_left_beside_hosts_is_the_same_however_it_was_charged(seed: int)
             shared = frozenset(chance.choice([(), (SHARING,)]))
             providers[chosen.id] = replace(chosen, used=used, traits=shared)
             gone = chance.choice([None, *providers])
-            providers = {key: each for key, each in providers.items() if key != gone}
+            providers = {key: provider for key, provider in providers.items() if key != gone}
             charged = charged.newer({key: providers.get(key) for key in (chosen.id, gone) if key})
         else:
             providers[chosen.id] = replace(chosen, used=used)
@@ -197,8 +199,10 @@ def test_every_host_has_a_verdict_about_its_providers_too() -> None:
     with world.store.read() as uow:
         view.refresh(uow)
     flavor = Flavor("f", wish["vcpus"], wish["memory_mb"], extra_specs=wish["extra_specs"])
-    demand = Demand("i", shape_of(flavor, Image("img")))
-    said = {each.host: each.check for each in verdicts(demand, view.fleet, SchedulingSettings())}
+    spec = RequestSpec("i", shape_of(flavor, Image("img")))
+    said = {
+        verdict.host: verdict.check for verdict in verdicts(spec, view.fleet, SchedulingSettings())
+    }
     assert said == {"host-0": "no_providers", "host-1": "possible"}
 
 
@@ -357,10 +361,10 @@ def test_a_host_that_goes_takes_its_children_along_unless_they_are_in_use() -> N
     world.pass_time(5.0)
     instance = built(world, asking(resources1__CUSTOM_CARD="1"))
     with pytest.raises(Rejected), world.store.begin() as uow:
-        hosts.remove(uow, "host-0")
+        host_administration.remove(uow, "host-0")
     ask(world, "delete_instance", instance)
     with world.store.begin() as uow:
-        hosts.remove(uow, "host-0")
+        host_administration.remove(uow, "host-0")
         assert uow.providers.where() == []
 
 
@@ -369,7 +373,7 @@ def test_a_host_that_is_called_like_a_provider_is_not_taken_in() -> None:
     with world.store.begin() as uow:
         known = uow.hosts.get("host-1")
         assert known is not None
-        hosts.remove(uow, "host-1")
+        host_administration.remove(uow, "host-1")
     card(world, "host-0", "host-1", 1)
     world.restart_host("host-1")
     with pytest.raises(Rejected) as refused:

@@ -9,23 +9,29 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 
-from conductor.cli.embedded import scheduling_settings
+from conductor.processes.embedded import scheduling_settings
 from conductor.scheduling import plugins
-from conductor.scheduling.checks import Check
-from conductor.scheduling.choice import Selection, choose
-from conductor.scheduling.demand import Demand
-from conductor.scheduling.filters import DEFAULT_FILTERS, PHYSICAL, in_zone
-from conductor.scheduling.fits import Fits
-from conductor.scheduling.fleet import Fleet, Numbers
-from conductor.scheduling.habits import FORGIVEN_S, Habits
+from conductor.scheduling.filters.host_filters import DEFAULT_FILTERS, PHYSICAL, in_zone
+from conductor.scheduling.fleet.filter_verdicts import Check
+from conductor.scheduling.fleet.fit_cache import Fits
+from conductor.scheduling.fleet.fleet_snapshot import Fleet, Numbers
+from conductor.scheduling.fleet.history import FORGIVEN_S, Habits
+from conductor.scheduling.host_selection import Selection, choose
 from conductor.scheduling.plugins import filters_named, weighers_named
-from conductor.scheduling.room import Floats
+from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.weighers import SPREAD, few_instances, less_busy, own_cell, room_left
+from conductor.scheduling.weighers.headroom import Floats
+from conductor.scheduling.weighers.host_weighers import (
+    SPREAD,
+    few_instances,
+    less_busy,
+    own_cell,
+    room_left,
+)
 from conductor.settings import read_settings
 from conductor.store.records import Host
 from models.errors import Rejected
-from tests.scheduling.test_whatif import demand
+from tests.scheduling.test_whatif import spec
 from tests.scheduling.world import World, chosen, flavor, host, refusal
 
 
@@ -83,12 +89,12 @@ def test_an_unknown_name_is_refused_and_ours_are_listed(name: str) -> None:
     assert refused.value.code == "weigher_unknown"
 
 
-def only_b(_demand: Demand, fleet: Fleet) -> Iterator[Check]:
+def only_b(_demand: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     """Only hosts called b."""
     yield Check("not_b", ("is not b", "are not b"), fleet.mask(["b"]))
 
 
-def small_names(_demand: Demand, fleet: Fleet, rows: Numbers) -> Floats | float:
+def small_names(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | float:
     """Nobody in particular."""
     return 0.0
 
@@ -103,7 +109,7 @@ def test_a_third_party_adds_filters_and_weighers_by_entry_point(
     monkeypatch.setattr(plugins, "entry_points", found)
     filters = filters_named(["only_b"])
     weighers = weighers_named({"small_names": 2.0}, SPREAD)
-    assert ("small_names", 2.0) in [(each.__name__, many) for each, many in weighers]
+    assert ("small_names", 2.0) in [(weigher.__name__, many) for weigher, many in weighers]
     world = World(settings=SchedulingSettings(filters=filters, weighers=weighers))
     world.add_hosts(host("a"), host("b"))
     assert chosen(world.build()) == ["b"]
@@ -112,19 +118,19 @@ def test_a_third_party_adds_filters_and_weighers_by_entry_point(
     )
 
 
-def raises(_demand: Demand, _fleet: Fleet) -> Iterator[Check]:
+def raises(_demand: RequestSpec, _fleet: Fleet) -> Iterator[Check]:
     raise ValueError("no such rack")
 
 
-def one_for_all(_demand: Demand, _fleet: Fleet) -> Iterator[Check]:
+def one_for_all(_demand: RequestSpec, _fleet: Fleet) -> Iterator[Check]:
     yield Check("odd", ("is odd", "are odd"), np.ones(1, np.bool_))
 
 
-def never_a_number(_demand: Demand, _fleet: Fleet, rows: Numbers) -> Floats:
+def never_a_number(_demand: RequestSpec, _fleet: Fleet, rows: Numbers) -> Floats:
     return np.full(len(rows), np.nan)
 
 
-def raises_too(_demand: Demand, _fleet: Fleet, _rows: Numbers) -> Floats:
+def raises_too(_demand: RequestSpec, _fleet: Fleet, _rows: Numbers) -> Floats:
     raise KeyError("rack")
 
 
@@ -174,7 +180,7 @@ def test_the_environment_names_filters_weighers_and_multipliers() -> None:
             "CONDUCTOR_WEIGHERS": "room_left=0,less_busy=2.5,few_instances=1",
         }
     )
-    assert [each.__name__ for each in settings.filters] == [
+    assert [iterable.__name__ for iterable in settings.filters] == [
         "named",
         "in_service",
         "has_amounts",
@@ -200,7 +206,7 @@ def test_a_move_stays_in_its_cell_and_can_be_made_to_prefer_its_own_host() -> No
     hosts = [host("a", shared=8), replace(host("b", shared=16), cell_id="cell2"), host("c")]
     fleet = Fleet(hosts, up=["a", "b", "c"])
     weighers = weighers_named({"own_host": 10.0}, SPREAD)
-    wanted = demand(flavor(vcpus=1), source="c")
+    wanted = spec(flavor(vcpus=1), source="c")
     for settings, first in (
         (SchedulingSettings(), "a"),
         (SchedulingSettings(weighers=weighers), "c"),
@@ -250,6 +256,6 @@ def test_a_single_resource_spreads_or_packs_by_its_multiplier(name: str, roomy: 
 
 def test_a_move_may_prefer_its_own_deployment_cell() -> None:
     fleet = Fleet([replace(host("a"), cell_id="far"), host("b"), host("c")])
-    moving = replace(demand(flavor(vcpus=1)), source="c")
+    moving = replace(spec(flavor(vcpus=1)), source="c")
     assert list(own_cell(moving, fleet, np.arange(3))) == [0.0, 1.0, 1.0]
-    assert own_cell(demand(flavor(vcpus=1)), fleet, np.arange(3)) == 0.0
+    assert own_cell(spec(flavor(vcpus=1)), fleet, np.arange(3)) == 0.0

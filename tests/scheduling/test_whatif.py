@@ -8,28 +8,28 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from conductor.placement.claims import Holding, charged
+from conductor.placement.local.host_claims import HostAllocation, charged
 from conductor.placement.providers import SHARING
-from conductor.scheduling.capacity import Capacity
-from conductor.scheduling.choice import NoHost
-from conductor.scheduling.demand import Demand, place, shape_of
-from conductor.scheduling.fleet import Aggregate, Catalogue, Fleet
-from conductor.scheduling.groups import GroupRule
+from conductor.scheduling.analysis.fleet_capacity import Capacity
+from conductor.scheduling.analysis.what_if import Guest, WhatIf
+from conductor.scheduling.fleet.fleet_snapshot import Aggregate, Catalogue, Fleet
+from conductor.scheduling.host_selection import NoHost
+from conductor.scheduling.request.group_rules import GroupRule
+from conductor.scheduling.request.request_spec import RequestSpec, place, shape_of
+from conductor.scheduling.request.shared_providers import SharedProviders
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.trees import Beside
-from conductor.scheduling.whatif import Guest, WhatIf
 from conductor.store.records import Host, Inventory, Provider
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
-from models.hardware.guest import Misfit
+from models.hardware.guest_topology import Misfit
 from models.hardware.topology import HostTopology
 from tests.scheduling.world import IMAGE, flavor, host, pinned
 
 SETTINGS = SchedulingSettings()
 
 
-def demand(wanted: Flavor, name: str = "new", **more: object) -> Demand:
-    return Demand(name, shape_of(wanted, IMAGE), **more)  # type: ignore[arg-type]  # as named
+def spec(wanted: Flavor, name: str = "new", **more: object) -> RequestSpec:
+    return RequestSpec(name, shape_of(wanted, IMAGE), **more)  # type: ignore[arg-type]  # as named
 
 
 @dataclass
@@ -40,13 +40,13 @@ class Filled:
     guests: dict[str, list[Guest]] = field(default_factory=dict)
 
     def add(self, *hosts: Host) -> None:
-        self.hosts.update((each.name, each) for each in hosts)
+        self.hosts.update((item.name, item) for item in hosts)
 
     def put(self, name: str, where: str, wanted: Flavor) -> None:
-        asks = demand(wanted, name)
+        asks = spec(wanted, name)
         placement = place(asks.shape, self.hosts[where], pack=True)
         assert not isinstance(placement, Misfit)
-        holding = Holding(name, "p", placement, asks.shape.amounts)
+        holding = HostAllocation(name, "p", placement, asks.shape.amounts)
         self.hosts[where] = charged(self.hosts[where], [holding], 0.0)
         self.guests.setdefault(where, []).append(Guest(name, name, holding, asks))
 
@@ -64,8 +64,8 @@ class Filled:
 def test_what_would_happen_leaves_the_fleet_as_it_is() -> None:
     fleet = Fleet([host("a", cells=1), host("b", cells=1)], up=["a", "b"])
     before = list(fleet.hosts)
-    placed, refused = WhatIf(fleet, SETTINGS, 0.0).placed(demand(pinned(vcpus=3)), 3)
-    assert [each.host.name for each in placed] == ["a", "b"]
+    placed, refused = WhatIf(fleet, SETTINGS, 0.0).placed(spec(pinned(vcpus=3)), 3)
+    assert [selection.host.name for selection in placed] == ["a", "b"]
     assert isinstance(refused, NoHost)
     assert fleet.hosts == before
 
@@ -73,8 +73,8 @@ def test_what_would_happen_leaves_the_fleet_as_it_is() -> None:
 def test_members_of_a_group_are_placed_by_its_rule_one_after_the_other() -> None:
     fleet = Fleet([host(name) for name in "abc"], up="abc")
     rule = GroupRule("g", "anti-affinity")
-    placed, refused = WhatIf(fleet, SETTINGS, 0.0).placed(demand(flavor(), group=rule), 4)
-    assert sorted(each.host.name for each in placed) == ["a", "b", "c"]
+    placed, refused = WhatIf(fleet, SETTINGS, 0.0).placed(spec(flavor(), group=rule), 4)
+    assert sorted(selection.host.name for selection in placed) == ["a", "b", "c"]
     assert "anti_affinity" in str(refused and refused.to_json())
 
 
@@ -84,7 +84,7 @@ def test_one_move_that_makes_room_is_found() -> None:
     filled.put("small", "a", pinned(vcpus=1, memory_mib=64))
     filled.put("large", "b", pinned(vcpus=3, memory_mib=64))
     looking = WhatIf(filled.fleet, SETTINGS, 0.0)
-    search = looking.moves_that_help(demand(pinned(vcpus=4)), filled.on)
+    search = looking.moves_that_help(spec(pinned(vcpus=4)), filled.on)
     assert str(search.found) == "fits on a if small moves from a to b"
 
 
@@ -94,7 +94,7 @@ def test_two_moves_are_found_where_one_does_not_do() -> None:
     filled.put("one", "a", pinned(vcpus=1, memory_mib=64))
     filled.put("two", "a", pinned(vcpus=1, memory_mib=64))
     looking = WhatIf(filled.fleet, SETTINGS, 0.0)
-    search = looking.moves_that_help(demand(pinned(vcpus=4)), filled.on)
+    search = looking.moves_that_help(spec(pinned(vcpus=4)), filled.on)
     assert search.found is not None
     assert search.found.host == "a"
     assert {move.name for move in search.found.moves} == {"one", "two"}
@@ -106,7 +106,7 @@ def test_where_no_moves_help_the_search_says_how_far_it_went() -> None:
     filled = Filled()
     filled.add(host("a", cells=1))
     filled.put("small", "a", pinned(vcpus=1, memory_mib=64))
-    search = WhatIf(filled.fleet, SETTINGS, 0.0).moves_that_help(demand(pinned(vcpus=4)), filled.on)
+    search = WhatIf(filled.fleet, SETTINGS, 0.0).moves_that_help(spec(pinned(vcpus=4)), filled.on)
     assert (search.found, search.hosts, search.trials) == (None, 1, 1)
 
 
@@ -114,7 +114,7 @@ def test_moves_are_not_sought_on_hosts_that_are_ruled_out_otherwise() -> None:
     filled = Filled()
     filled.add(host("a", cells=1), host("b", cells=1, dedicated=1))
     filled.put("small", "a", pinned(vcpus=1, memory_mib=64))
-    wish = demand(pinned(vcpus=4), ignored=frozenset({"a"}))
+    wish = spec(pinned(vcpus=4), ignored=frozenset({"a"}))
     search = WhatIf(filled.fleet, SETTINGS, 0.0).moves_that_help(wish, filled.on)
     assert (search.found, search.hosts) == (None, 1)
 
@@ -135,15 +135,15 @@ def test_as_many_fit_as_are_said_to(wanted: Flavor, strategy: str) -> None:
     hosts = [host("a"), host("b", cells=1, dedicated=6), host("c", shared=2, memory_mib=3000)]
     settings = SchedulingSettings(strategy=strategy)  # type: ignore[arg-type]  # one of two
     fleet = Fleet(hosts, up=["a", "b", "c"])
-    room = Capacity(demand(wanted), fleet, settings).room
-    placed, refused = WhatIf(fleet, settings, 0.0).placed(demand(wanted), room.total + 1)
+    room = Capacity(spec(wanted), fleet, settings).room
+    placed, refused = WhatIf(fleet, settings, 0.0).placed(spec(wanted), room.total + 1)
     assert len(placed) == room.total > 0
     assert refused is not None
 
 
 def test_room_for_nothing_says_why() -> None:
     fleet = Fleet([host("a"), host("b")], up=["a"])
-    room = Capacity(demand(pinned(vcpus=64)), fleet, SETTINGS).room
+    room = Capacity(spec(pinned(vcpus=64)), fleet, SETTINGS).room
     assert room.total == 0
     assert [removal.code for removal in room.removals] == ["down", "no_room_pcpu"]
 
@@ -152,7 +152,7 @@ def test_the_loss_of_a_host_takes_its_room_and_its_guests() -> None:
     filled = Filled()
     filled.add(*(host(name, cells=1) for name in "abc"))
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
-    wish = demand(pinned(vcpus=1, memory_mib=64))
+    wish = spec(pinned(vcpus=1, memory_mib=64))
     assert Capacity(wish, filled.fleet, SETTINGS).room.total == 10
     losses = Capacity(wish, filled.fleet, SETTINGS).after_losses(1, filled.of)
     assert {(loss.lost, loss.more) for loss in losses} == {(("a",), 6), (("b",), 6)}
@@ -162,7 +162,7 @@ def test_guests_without_a_place_after_a_loss_are_named() -> None:
     filled = Filled()
     filled.add(host("a", cells=1), host("b", cells=1, dedicated=1))
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
-    wish = demand(pinned(vcpus=1, memory_mib=64))
+    wish = spec(pinned(vcpus=1, memory_mib=64))
     worst = Capacity(wish, filled.fleet, SETTINGS).after_losses(1, filled.of)[0]
     assert (worst.lost, worst.homeless) == (("a",), ("vm",))
 
@@ -173,7 +173,7 @@ def test_a_fleet_is_as_it_was_after_its_losses_were_tried() -> None:
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
     fleet = filled.fleet
     before, up = list(fleet.hosts), fleet.up.copy()
-    Capacity(demand(pinned(vcpus=1, memory_mib=64)), fleet, SETTINGS).after_losses(2, filled.of)
+    Capacity(spec(pinned(vcpus=1, memory_mib=64)), fleet, SETTINGS).after_losses(2, filled.of)
     assert fleet.hosts == before
     assert (fleet.up == up).all()
 
@@ -183,17 +183,17 @@ def test_no_more_fit_than_aggregates_let_a_host_have() -> None:
     hosts = [replace(host(n), provider_id=n) for n in "abc"]
     fleet = Fleet(hosts, "abc", Catalogue({}, (few,)))
     for wanted in (flavor(vcpus=4), pinned(vcpus=2), flavor(**{"resources1:CUSTOM_CARD": "1"})):
-        fleet.beside = Beside([card("card-a", "a", 9), card("card-c", "c", 1)])
-        room = Capacity(demand(wanted), fleet, SETTINGS).room
-        placed, _ = WhatIf(fleet, SETTINGS, 0.0).placed(demand(wanted), room.total + 1)
-        assert room.by_host == Counter(each.host.name for each in placed)
+        fleet.beside = SharedProviders([card("card-a", "a", 9), card("card-c", "c", 1)])
+        room = Capacity(spec(wanted), fleet, SETTINGS).room
+        placed, _ = WhatIf(fleet, SETTINGS, 0.0).placed(spec(wanted), room.total + 1)
+        assert room.by_host == Counter(selection.host.name for selection in placed)
         assert room.by_host["a"] == 2
-    losses = Capacity(demand(flavor(vcpus=4)), fleet, SETTINGS).after_losses(1, lambda _: {})
+    losses = Capacity(spec(flavor(vcpus=4)), fleet, SETTINGS).after_losses(1, lambda _: {})
     assert {loss.more for loss in losses} == {room_without(fleet, name) for name in ("a", "c")}
 
 
 def room_without(fleet: Fleet, name: str) -> int:
-    room = Capacity(demand(flavor(vcpus=4)), fleet, SETTINGS).room
+    room = Capacity(spec(flavor(vcpus=4)), fleet, SETTINGS).room
     return room.total - room.by_host[name]
 
 
@@ -203,37 +203,41 @@ def test_what_only_the_fitter_knows_is_said_where_nothing_fits(specs: dict[str, 
     every = plain.topology.cells[0].dedicated_cpus
     cell = replace(plain.topology.cells[0], siblings=(every & 0b00110000, every & 0b11000000))
     fleet = Fleet([replace(plain, topology=HostTopology((cell,)))], up=["a"])
-    wish = demand(pinned(vcpus=2, memory_mib=64, **specs))
+    wish = spec(pinned(vcpus=2, memory_mib=64, **specs))
     room = Capacity(wish, fleet, SETTINGS).room
     _, refused = WhatIf(fleet, SETTINGS, 0.0).placed(wish, 1)
     assert room.total == 0
     assert refused is not None
-    assert [str(each) for each in room.removals] == [str(each) for each in refused.removals] != []
+    assert (
+        [str(removal) for removal in room.removals]
+        == [str(removal) for removal in refused.removals]
+        != []
+    )
 
 
 def test_what_asks_for_nothing_fits_any_number_of_times_and_is_not_counted() -> None:
     nothing = flavor(root_gb=0, **{"resources:VCPU": "0", "resources:MEMORY_MB": "0"})
     with pytest.raises(Rejected) as refused:
-        _ = Capacity(demand(nothing), Fleet([host("a")], up="a"), SETTINGS).room
+        _ = Capacity(spec(nothing), Fleet([host("a")], up="a"), SETTINGS).room
     assert refused.value.code == "nothing_asked"
 
 
 def test_storage_that_is_shared_is_not_lost_with_a_host_and_is_its_users_own() -> None:
     filled = Filled()
     hosts = [replace(host(name), provider_id=name, aggregates=("shared",)) for name in "abc"]
-    filled.add(*(replace(each, inventory=without_disk(each)) for each in hosts))
+    filled.add(*(replace(item, inventory=without_disk(item)) for item in hosts))
     fleet = filled.fleet
     traits, shared = frozenset({SHARING}), frozenset({"shared"})
     full = Provider(
         "pool", "pool", None, "pool", 0, {"DISK_GB": Inventory(50)}, {"DISK_GB": 20}, traits, shared
     )
-    fleet.beside = Beside([full])
-    wish = demand(flavor(root_gb=10))
+    fleet.beside = SharedProviders([full])
+    wish = spec(flavor(root_gb=10))
     capacity = Capacity(wish, fleet, SETTINGS)
     assert capacity.room.total == 3
     assert {loss.more for loss in capacity.after_losses(1, filled.of)} == {3}
-    own = Holding("vm", "p", None, {"VCPU": 1})
-    guest = Guest("vm", "vm", own, demand(flavor(root_gb=20), "vm"), {"pool": {"DISK_GB": 20}})
+    own = HostAllocation("vm", "p", None, {"VCPU": 1})
+    guest = Guest("vm", "vm", own, spec(flavor(root_gb=20), "vm"), {"pool": {"DISK_GB": 20}})
     fleet.put(charged(filled.hosts["b"], [own], 0.0))
     losses = Capacity(wish, fleet, SETTINGS).after_losses(3 - 1, lambda _: {"b": [guest]})
     assert {(loss.more, loss.homeless) for loss in losses} == {(3, ())}
@@ -245,8 +249,8 @@ def test_what_a_child_shares_with_other_hosts_is_counted_once() -> None:
     shared = replace(
         card("card-a", "a", 3), traits=frozenset({SHARING}), aggregates=frozenset({"near"})
     )
-    fleet.beside = Beside([shared, card("card-b", "b", 1)])
-    wish = demand(flavor(**{"resources1:CUSTOM_CARD": "1"}))
+    fleet.beside = SharedProviders([shared, card("card-b", "b", 1)])
+    wish = spec(flavor(**{"resources1:CUSTOM_CARD": "1"}))
     assert Capacity(wish, fleet, SETTINGS).room.by_host == {"a": 3, "b": 1}
     assert fleet.beside.get("card-a") == shared
 
@@ -256,19 +260,19 @@ def test_a_move_frees_a_card_too_and_takes_one_where_it_goes() -> None:
     filled.add(*(replace(host(name), provider_id=name) for name in "ab"))
     fleet = filled.fleet
     full = replace(card("card-a", "a", 2), used={"CUSTOM_CARD": 1})
-    fleet.beside = Beside([full, card("card-b", "b", 1)])
+    fleet.beside = SharedProviders([full, card("card-b", "b", 1)])
     one, two = flavor(**{"resources1:CUSTOM_CARD": "1"}), flavor(**{"resources1:CUSTOM_CARD": "2"})
-    held = Holding("vm", "p", None, {"VCPU": 2})
+    held = HostAllocation("vm", "p", None, {"VCPU": 2})
     fleet.put(charged(filled.hosts["a"], [held], 0.0))
-    guest = Guest("vm", "vm", held, demand(one, "vm"), {"card-a": {"CUSTOM_CARD": 1}})
+    guest = Guest("vm", "vm", held, spec(one, "vm"), {"card-a": {"CUSTOM_CARD": 1}})
 
     def on(name: str) -> list[Guest]:
         return [guest] if name == "a" else []
 
-    search = WhatIf(fleet, SETTINGS, 0.0).moves_that_help(demand(two), on)
+    search = WhatIf(fleet, SETTINGS, 0.0).moves_that_help(spec(two), on)
     assert str(search.found) == "fits on a if vm moves from a to b"
-    fleet.beside = Beside([full, replace(card("card-b", "b", 1), used={"CUSTOM_CARD": 1})])
-    assert WhatIf(fleet, SETTINGS, 0.0).moves_that_help(demand(two), on).found is None
+    fleet.beside = SharedProviders([full, replace(card("card-b", "b", 1), used={"CUSTOM_CARD": 1})])
+    assert WhatIf(fleet, SETTINGS, 0.0).moves_that_help(spec(two), on).found is None
 
 
 def card(name: str, parent: str, count: int) -> Provider:
@@ -276,4 +280,4 @@ def card(name: str, parent: str, count: int) -> Provider:
 
 
 def without_disk(of: Host) -> dict[str, Inventory]:
-    return {name: each for name, each in of.inventory.items() if name != "DISK_GB"}
+    return {name: inventory for name, inventory in of.inventory.items() if name != "DISK_GB"}

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conductor.placement.resources import Ratios, inventory_of
-from conductor.scheduling.service import Scheduler
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store
 from conductor.store.records import (
     CatalogueEntry,
@@ -27,7 +27,7 @@ from models.hardware.flavor import Flavor
 from models.hardware.image import Image
 from models.hardware.topology import HostCell, HostTopology
 from models.lifecycle import InstanceState, OperationState, TaskState
-from models.messages.letters import Reply, Reservation, SelectHosts, Token, Want
+from models.messages.internal import HostRequest, Reply, Reservation, SelectHosts, Token
 
 IMAGE = Image(id="image-1")
 PINNED = {"hw:cpu_policy": "dedicated"}
@@ -37,14 +37,14 @@ def topology(
     cells: int = 2, dedicated: int = 4, shared: int = 4, memory_mib: int = 8192
 ) -> HostTopology:
     """Return equal NUMA cells, each with its shared CPUs first, then the dedicated ones."""
-    each = shared + dedicated
+    item = shared + dedicated
     return HostTopology(
         tuple(
             HostCell(
                 id=number,
                 socket=number,
-                shared_cpus=span(number * each, number * each + shared - 1) if shared else 0,
-                dedicated_cpus=span(number * each + shared, (number + 1) * each - 1)
+                shared_cpus=span(number * item, number * item + shared - 1) if shared else 0,
+                dedicated_cpus=span(number * item + shared, (number + 1) * item - 1)
                 if dedicated
                 else 0,
                 memory_mib=memory_mib,
@@ -83,8 +83,8 @@ class World:
         with self.store.begin() as uow:
             uow.hosts.add_many(hosts)
             if beat:
-                for each in hosts:
-                    uow.heartbeats.put(Heartbeat(each.name, "compute", uow.now))
+                for item in hosts:
+                    uow.heartbeats.put(Heartbeat(item.name, "compute", uow.now))
 
     def define(self, kind: str, name: str, **body: Any) -> None:
         with self.store.begin() as uow:
@@ -125,7 +125,10 @@ class World:
             uow.operations.add(operation)
         return SelectHosts(
             token=Token(operation_id=operation.id, step="claim", attempt=1, sequence=1),
-            wants=tuple(Want(instance_id=each.id, operation_id=operation.id) for each in instances),
+            host_requests=tuple(
+                HostRequest(instance_id=instance.id, operation_id=operation.id)
+                for instance in instances
+            ),
             **more,
         )
 
@@ -134,8 +137,8 @@ class World:
         return self.answer(self.ask(*instances, **more))
 
     def answer(self, message: SelectHosts) -> Reply:
-        (letter,) = self.scheduler.handle(message)
-        return Reply.model_validate_json(json.dumps(letter.body))
+        (outgoing,) = self.scheduler.handle(message)
+        return Reply.model_validate_json(json.dumps(outgoing.body))
 
     def build(self, wanted: Flavor | None = None, **spec: Any) -> Reply:
         return self.schedule(self.add_instance(wanted, **spec))
@@ -177,7 +180,7 @@ def operation_that_asks(identity: str) -> OperationRecord:
 def chosen(reply: Reply) -> list[str]:
     """Return the hosts selected, in the order of the wants."""
     assert reply.outcome == "done", reply.error
-    return [each["host"] for each in reply.result["selected"]]
+    return [item["host"] for item in reply.result["selected"]]
 
 
 def refusal(reply: Reply) -> str:

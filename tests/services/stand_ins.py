@@ -24,27 +24,27 @@ import structlog
 from conductor.store.records import DeadLetter
 from models.errors import Broken, Rejected, Unreachable
 from models.messages.base import parse
-from models.messages.letters import (
+from models.messages.internal import (
     CONDUCTOR,
     Canary,
     Heartbeat,
-    Hello,
+    HostRegistration,
     Instruction,
-    Letter,
-    Manifest,
+    InventoryReport,
+    OutgoingMessage,
     Progress,
     Reply,
     SelectHosts,
 )
 from tasks.app import make_app
-from tasks.compute import Host, serve_compute
-from tasks.conductor import register, serve_conductor
-from tasks.consumer import Consuming
-from tasks.events import EventStream
-from tasks.patience import Patience
+from tasks.compute_tasks import Host, serve_compute
+from tasks.conductor_tasks import register, serve_conductor
+from tasks.consuming.hardened_consumer import Consuming
+from tasks.consuming.store_retry import StoreRetry
+from tasks.consuming.task_worker import node_name, serve
+from tasks.flower.event_stream import EventStream
 from tasks.routing import work_queue
-from tasks.scheduler import serve_scheduler
-from tasks.worker import node_name, serve
+from tasks.scheduler_tasks import serve_scheduler
 
 _lock = threading.Lock()
 
@@ -90,28 +90,30 @@ class StandIn:
         tell(what="reply", sender=parse(Reply, body).sender)
         return True
 
-    def handle_hello(self, body: Mapping[str, Any]) -> None:
-        tell(what="hello", host=parse(Hello, body).host)
+    def handle_registration(self, body: Mapping[str, Any]) -> None:
+        tell(what="hello", host=parse(HostRegistration, body).host)
 
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         tell(what="heartbeat", host=parse(Heartbeat, body).host)
 
-    def handle_manifest(self, body: Mapping[str, Any]) -> None:
-        tell(what="manifest", host=parse(Manifest, body).host)
+    def handle_inventory_report(self, body: Mapping[str, Any]) -> None:
+        tell(what="manifest", host=parse(InventoryReport, body).host)
 
     def handle_progress(self, body: Mapping[str, Any]) -> bool:
         tell(what="progress", sender=parse(Progress, body).sender)
         return True
 
-    def handle_dead_letter(self, letter: DeadLetter) -> None:
-        tell(what="dead", **asdict(letter))
+    def handle_dead_letter(self, outgoing: DeadLetter) -> None:
+        tell(what="dead", **asdict(outgoing))
 
-    def handle(self, message: SelectHosts) -> Sequence[Letter]:
+    def handle(self, message: SelectHosts) -> Sequence[OutgoingMessage]:
         tell(what="select", step=message.token.step)
-        return [Letter("conductor", "conductor.build_instances", {}, shown=message.token.step)]
+        return [
+            OutgoingMessage("conductor", "conductor.build_instances", {}, shown=message.token.step)
+        ]
 
-    def publish(self, letters: Sequence[Letter]) -> None:
-        tell(what="published", shown=[letter.shown for letter in letters])
+    def publish(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
+        tell(what="published", shown=[outgoing.shown for outgoing in outgoing_messages])
 
     def hear(self, canary: Canary) -> None:
         tell(what="canary", sent_at=canary.sent_at)
@@ -125,9 +127,9 @@ class StandIn:
 def serve_impatiently(broker_url: str, stand_in: StandIn, events: EventStream) -> int:
     """Serve as the conductor does, but hold messages for a second only."""
     app = make_app(broker_url, (work_queue(CONDUCTOR),))
-    patience = Patience(hold_s=1.0)
-    register(app, stand_in, patience)
-    return serve(app, CONDUCTOR, Consuming(32, patience, events))
+    store_retry = StoreRetry(hold_s=1.0)
+    register(app, stand_in, store_retry)
+    return serve(app, CONDUCTOR, Consuming(32, store_retry, events))
 
 
 def end_with_parent() -> None:

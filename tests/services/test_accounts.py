@@ -6,12 +6,25 @@ from typing import Any
 
 import pytest
 
-from models.messages.letters import HEARTBEAT, HELLO, MANIFEST, PROGRESS, REPLY, SCHEDULER
-from tasks.accounts import account_in, misspoken
+from models.messages.internal import (
+    HEARTBEAT,
+    INVENTORY_REPORT,
+    PROGRESS,
+    REGISTRATION,
+    REPLY,
+    SCHEDULER,
+)
 from tasks.app import make_app
+from tasks.broker_accounts import account_in, misspoken
 
 OWN = "conductor"
-SPEAKERS = {HEARTBEAT: "host", HELLO: "host", MANIFEST: "host", PROGRESS: "sender", REPLY: "sender"}
+SPEAKERS = {
+    HEARTBEAT: "host",
+    REGISTRATION: "host",
+    INVENTORY_REPORT: "host",
+    PROGRESS: "sender",
+    REPLY: "sender",
+}
 
 
 def refused(account: str | None, host: Any, task: str = HEARTBEAT) -> bool:
@@ -30,7 +43,7 @@ def test_a_host_speaks_for_itself_in_every_report(task: str) -> None:
 )
 def test_a_host_speaks_for_nobody_else(host: Any) -> None:
     assert refused("compute_host-1", host)
-    assert misspoken(HELLO, {}, "compute_host-1", OWN) is not None
+    assert misspoken(REGISTRATION, {}, "compute_host-1", OWN) is not None
 
 
 def test_a_host_called_like_the_scheduler_does_not_answer_for_it() -> None:

@@ -9,29 +9,29 @@ import pytest
 from celery.events.state import State
 
 from models.errors import HostRefused
-from models.messages.letters import (
+from models.messages.internal import (
     REPORTS,
     Instruction,
-    Letter,
+    OutgoingMessage,
     Progress,
     Reply,
     Token,
     answer_to,
-    instruction_letter,
+    instruction_message,
 )
-from tasks.asks import answered, given_up, heard
+from tasks.flower.flower_events import answered, given_up, heard
 from tests.workers.world import World, instruction
 
 ROOT, OPERATION = "a3c8f2d0-0000-4000-8000-00000000000a", "b3c8f2d0-0000-4000-8000-00000000000b"
 TOKEN = Token(operation_id=OPERATION, step="spawn", attempt=1, sequence=3, fence=4, root_id=ROOT)
 ASK = Instruction(token=TOKEN, instance_id="i", verb="spawn")
-LETTER = instruction_letter("h1", ASK, ROOT)
+LETTER = instruction_message("h1", ASK, ROOT)
 BEGUN = heard("reports.progress", Progress(token=TOKEN, sender="h1", percent=0).to_json())
 
 
-def reply(outcome: Literal["done", "refused", "failed", "stale"], **more: Any) -> Letter:
+def reply(outcome: Literal["done", "refused", "failed", "stale"], **more: Any) -> OutgoingMessage:
     body = Reply(token=TOKEN, sender="h1", outcome=outcome, **more).to_json()
-    return Letter(REPORTS, "reports.reply", body, **answer_to(TOKEN))
+    return OutgoingMessage(REPORTS, "reports.reply", body, **answer_to(TOKEN))
 
 
 def shown(*events: Any) -> Any:
@@ -45,8 +45,8 @@ def shown(*events: Any) -> Any:
 
 
 def test_an_answer_hangs_from_its_ask_and_its_request() -> None:
-    letter = reply("done")
-    assert (letter.root_id, letter.parent_id) == (ROOT, LETTER.id)
+    outgoing = reply("done")
+    assert (outgoing.root_id, outgoing.parent_id) == (ROOT, LETTER.id)
     assert (LETTER.root_id, LETTER.parent_id) == (ROOT, OPERATION)
 
 

@@ -12,10 +12,10 @@ import pytest
 from kombu import Connection
 
 from models.errors import Unreachable
-from models.messages.letters import CONDUCTOR, Letter
+from models.messages.internal import CONDUCTOR, OutgoingMessage
 from tasks.app import make_app
-from tasks.carrier import CeleryCarrier
 from tasks.routing import declare_topology
+from tasks.sending.celery_carrier import CeleryCarrier
 from tests.environment import private, variables
 from tests.limits import Limit, limit_s
 from tests.services.processes import build_body, running
@@ -60,20 +60,22 @@ def carrier(url: str) -> Iterator[CeleryCarrier]:
     carrier.close()
 
 
-def request(name: str) -> Letter:
-    return Letter(CONDUCTOR, "conductor.build_instances", build_body(name))
+def request(name: str) -> OutgoingMessage:
+    return OutgoingMessage(CONDUCTOR, "conductor.build_instances", build_body(name))
 
 
-def send_until_taken(carrier: CeleryCarrier, letters: list[Letter]) -> int:
+def send_until_taken(carrier: CeleryCarrier, outgoing_messages: list[OutgoingMessage]) -> int:
     """Send as the outbox does: the same letters again until the broker has them all."""
     limit = Limit(RESTART_S)
     refusals = 0
-    while letters:
+    while outgoing_messages:
         try:
-            carrier.send(letters)
+            carrier.send(outgoing_messages)
         except Unreachable as error:
             assert not limit.over
-            letters = [letter for letter in letters if letter.id in error.data["letters"]]
+            outgoing_messages = [
+                outgoing for outgoing in outgoing_messages if outgoing.id in error.data["unsent"]
+            ]
             refusals += 1
             time.sleep(0.2)
         else:
@@ -94,7 +96,7 @@ def test_a_restart_of_the_broker_ends_no_process_and_loses_no_message(
             carrier.send(during)
         control("start_app")
         send_until_taken(carrier, during)
-        wanted = {letter.id for letter in before + during}
+        wanted = {outgoing.id for outgoing in before + during}
         expect_all(conductor.told, wanted)
         assert conductor.alive
         assert not conductor.told(what="dead")
@@ -103,7 +105,7 @@ def test_a_restart_of_the_broker_ends_no_process_and_loses_no_message(
 
 def expect_all(told: Callable[..., list[dict[str, str]]], wanted: set[str]) -> None:
     limit = Limit(RESTART_S)
-    while missing := wanted - {each["id"] for each in told(what="request")}:
+    while missing := wanted - {row["id"] for row in told(what="request")}:
         assert not limit.over, f"{len(missing)} of {len(wanted)} are missing"
         time.sleep(0.1)
 
@@ -115,16 +117,16 @@ def test_a_broker_out_of_memory_is_unreachable_until_it_recovers(
         control("set_vm_memory_high_watermark", "0.0000001")
         try:
             time.sleep(1)
-            letters = [request("one") for _ in range(5)]
+            outgoing_messages = [request("one") for _ in range(5)]
             began = time.monotonic()
             with pytest.raises(Unreachable) as caught:
-                carrier.send(letters)
+                carrier.send(outgoing_messages)
             assert time.monotonic() - began < 15
-            assert caught.value.data["letters"] == [letter.id for letter in letters]
+            assert caught.value.data["unsent"] == [outgoing.id for outgoing in outgoing_messages]
         finally:
             control("set_vm_memory_high_watermark", "0.4")
-        send_until_taken(carrier, letters)
-        expect_all(conductor.told, {letter.id for letter in letters})
+        send_until_taken(carrier, outgoing_messages)
+        expect_all(conductor.told, {outgoing.id for outgoing in outgoing_messages})
 
 
 def test_a_broker_that_comes_back_empty_gets_its_topology_again(
@@ -134,6 +136,6 @@ def test_a_broker_that_comes_back_empty_gets_its_topology_again(
         control("stop_app")
         control("force_reset")
         control("start_app")
-        letters = [request("one")]
-        send_until_taken(carrier, letters)
-        expect_all(conductor.told, {letters[0].id})
+        outgoing_messages = [request("one")]
+        send_until_taken(carrier, outgoing_messages)
+        expect_all(conductor.told, {outgoing_messages[0].id})

@@ -23,11 +23,11 @@ from pika.adapters.blocking_connection import BlockingChannel
 from models.errors import Unreachable
 from models.messages.base import parse
 from models.messages.examples import EXAMPLES
-from models.messages.letters import CONDUCTOR, Letter
-from models.messages.notifications import OperationNotified, notice_letter
+from models.messages.internal import CONDUCTOR, OutgoingMessage
+from models.messages.notifications import OperationNotified, notification_message
 from tasks.app import make_app
-from tasks.carrier import BATCH, CeleryCarrier
 from tasks.routing import declare_topology
+from tasks.sending.celery_carrier import BATCH, CeleryCarrier
 from tests.environment import variables
 
 TASK = "conductor.build_instances"
@@ -57,8 +57,10 @@ def carrier(url: str) -> Iterator[CeleryCarrier]:
     carrier.close()
 
 
-def letter(number: int = 0, queue: str = CONDUCTOR) -> Letter:
-    return Letter(queue, TASK, {"number": number}, root_id="r", parent_id="p", shown=f"no {number}")
+def outgoing(number: int = 0, queue: str = CONDUCTOR) -> OutgoingMessage:
+    return OutgoingMessage(
+        queue, TASK, {"number": number}, root_id="r", parent_id="p", shown=f"no {number}"
+    )
 
 
 def bodies(channel: BlockingChannel, count: int) -> list[Any]:
@@ -76,7 +78,7 @@ def bodies(channel: BlockingChannel, count: int) -> list[Any]:
 def test_a_letter_is_a_message_that_any_celery_worker_runs(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
-    sent = letter(7)
+    sent = outgoing(7)
     carrier.send([sent])
     _, properties, body = channel.basic_get(CONDUCTOR, auto_ack=True)
     assert json.loads(body)[:2] == [[], {"number": 7}]
@@ -93,20 +95,20 @@ def test_more_letters_than_a_batch_arrive_in_order(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
     count = 2 * BATCH + 3
-    carrier.send([letter(number) for number in range(count)])
+    carrier.send([outgoing(number) for number in range(count)])
     assert [body["number"] for body in bodies(channel, count)] == list(range(count))
 
 
 def test_a_letter_for_no_queue_is_named_while_the_others_leave(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
-    lost = letter(1, queue="compute_nowhere")
+    lost = outgoing(1, queue="compute_nowhere")
     with pytest.raises(Unreachable) as caught:
-        carrier.send([letter(0), lost, letter(2)])
+        carrier.send([outgoing(0), lost, outgoing(2)])
     assert caught.value.code == "unroutable"
-    assert caught.value.data["letters"] == [lost.id]
+    assert caught.value.data["unsent"] == [lost.id]
     assert [body["number"] for body in bodies(channel, 2)] == [0, 2]
-    carrier.send([letter(3)])
+    carrier.send([outgoing(3)])
     assert bodies(channel, 1) == [{"number": 3}]
 
 
@@ -114,7 +116,7 @@ def test_a_letter_larger_than_a_frame_arrives_whole(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
     text = "é" * 300_000
-    carrier.send([Letter(CONDUCTOR, TASK, {"text": text}), letter(1)])
+    carrier.send([OutgoingMessage(CONDUCTOR, TASK, {"text": text}), outgoing(1)])
     assert bodies(channel, 2) == [{"text": text}, {"number": 1}]
 
 
@@ -122,7 +124,9 @@ def test_a_caller_gets_plain_json_on_its_own_queue(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
     mine = channel.queue_declare("", exclusive=True).method.queue
-    answer = Letter(mine, "conductor.request_refused", {"error": "x"}, parent_id="the-request")
+    answer = OutgoingMessage(
+        mine, "conductor.request_refused", {"error": "x"}, parent_id="the-request"
+    )
     carrier.send([answer])
     _, properties, body = channel.basic_get(mine, auto_ack=True)
     assert json.loads(body) == {"error": "x"}
@@ -130,7 +134,7 @@ def test_a_caller_gets_plain_json_on_its_own_queue(
 
 
 def test_a_reply_queue_that_is_gone_is_no_error(carrier: CeleryCarrier) -> None:
-    carrier.send([Letter(str(uuid.uuid4()), "conductor.request_refused", {})])
+    carrier.send([OutgoingMessage(str(uuid.uuid4()), "conductor.request_refused", {})])
 
 
 def test_whoever_binds_a_queue_hears_of_what_it_asked_for_and_nobody_has_to(
@@ -141,8 +145,8 @@ def test_whoever_binds_a_queue_hears_of_what_it_asked_for_and_nobody_has_to(
     body = {**EXAMPLES[OperationNotified.task], "at": 1.5}
     failed = parse(OperationNotified, body)
     ended = failed.model_copy(update={"event": "end"})
-    sent = notice_letter(failed)
-    carrier.send([notice_letter(ended), sent])
+    sent = notification_message(failed)
+    carrier.send([notification_message(ended), sent])
     method, properties, heard = channel.basic_get(mine, auto_ack=True)
     assert method.routing_key == "live_migrate_instance.error"
     assert json.loads(heard) == body
@@ -157,7 +161,7 @@ def test_a_connection_that_died_while_idle_is_replaced(
 ) -> None:
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         connection.channel().queue_purge(CONDUCTOR)
-    carrier.send([letter(1)])
+    carrier.send([outgoing(1)])
     control = shlex.split(service_variables[variables.BROKER_CONTROL])
     vhost = urlsplit(url).path.lstrip("/")
     subprocess.run(
@@ -165,7 +169,7 @@ def test_a_connection_that_died_while_idle_is_replaced(
         check=True,
         capture_output=True,
     )
-    carrier.send([letter(2)])
+    carrier.send([outgoing(2)])
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         assert bodies(connection.channel(), 2) == [{"number": 1}, {"number": 2}]
 
@@ -175,7 +179,7 @@ def test_many_threads_send_at_once_and_everything_arrives_once(
 ) -> None:
     def send(first: int) -> None:
         for start in range(first, first + 50, 10):
-            carrier.send([letter(number) for number in range(start, start + 10)])
+            carrier.send([outgoing(number) for number in range(start, start + 10)])
 
     with ThreadPoolExecutor(8) as crew:
         list(crew.map(send, range(0, 400, 50)))
@@ -184,13 +188,13 @@ def test_many_threads_send_at_once_and_everything_arrives_once(
 
 def test_no_broker_is_unreachable_at_once() -> None:
     carrier = CeleryCarrier(make_app("amqp://guest:guest@127.0.0.1:1//"))
-    sent = [letter(1), letter(2)]
+    sent = [outgoing(1), outgoing(2)]
     began = time.monotonic()
     with pytest.raises(Unreachable) as caught:
         carrier.send(sent)
     assert time.monotonic() - began < 5
     assert caught.value.code == "broker_unreachable"
-    assert caught.value.data["letters"] == [each.id for each in sent]
+    assert caught.value.data["unsent"] == [item.id for item in sent]
 
 
 def test_a_broker_that_never_answers_is_unreachable_in_time() -> None:
@@ -203,7 +207,7 @@ def test_a_broker_that_stops_reading_is_unreachable_in_time(url: str) -> None:
     """This is what a blocked broker does: it takes bytes from the socket no more."""
     with frozen_on_demand(url) as (through, freeze):
         carrier = CeleryCarrier(make_app(through))
-        carrier.send([letter(1)])
+        carrier.send([outgoing(1)])
         freeze.set()
         assert_unreachable_in_time(carrier)
 
@@ -211,7 +215,7 @@ def test_a_broker_that_stops_reading_is_unreachable_in_time(url: str) -> None:
 def assert_unreachable_in_time(carrier: CeleryCarrier) -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable):
-        carrier.send([letter(number) for number in range(500)])
+        carrier.send([outgoing(number) for number in range(500)])
     assert time.monotonic() - began < 15
 
 

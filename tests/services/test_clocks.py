@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from conductor import clocks
-from conductor.rounds import Rounds, troubles
-from conductor.store.memory import MemoryStore
+from conductor import clock_agreement
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.records import Heartbeat
-from conductor.store.sql import SqlStore
-from models.tables.upgrade import upgrade
+from conductor.store.sql.sql_store import SqlStore
+from conductor.upkeep import Rounds, troubles
+from models.tables.schema_upgrade import upgrade
 
 HOUR_S = 3_600.0
 AN_HOUR_AHEAD = """
@@ -22,13 +22,13 @@ import sys, time
 real = time.time
 time.time = lambda: real() + 3600.0
 from conductor import clocks
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 store = open_store(sys.argv[1])
 with store.begin() as writing:
     writes = writing.now
 with store.read() as reading:
     reads = reading.now
-print(writes, reads, clocks.off_by(store))
+print(writes, reads, clock_agreement.off_by(store))
 store.close()
 """
 
@@ -43,7 +43,7 @@ def test_a_process_an_hour_ahead_has_the_time_of_the_database(
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     after = time.time()
     writes, reads, off = map(float, printed.split())
-    slack = clocks.TOLERATED_S
+    slack = clock_agreement.TOLERATED_S
     assert before - slack <= writes <= reads <= after + slack
     assert off == pytest.approx(HOUR_S, abs=after - before + slack)
 
@@ -81,11 +81,11 @@ def test_a_clock_that_is_off_is_shown_until_it_is_right(own: float, words: str) 
     with store.begin() as uow:
         uow.heartbeats.put(Heartbeat("conductor@a", "conductor", uow.now))
     rounds = Rounds(store, "conductor@a")
-    clocks.watch(store, rounds, lambda: own)
+    clock_agreement.watch(store, rounds, lambda: own)
     with store.read() as uow:
         ((name, why),) = troubles(uow)
     assert name == "conductor@a/clock"
     assert words in why
-    clocks.watch(store, rounds, lambda: 1_002.0)
+    clock_agreement.watch(store, rounds, lambda: 1_002.0)
     with store.read() as uow:
         assert troubles(uow) == []

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kombu import Message
 
 from models.ids import compute_queue
-from tasks.dead_letters import BODY_KEPT, read_dead_letter
-from tasks.envelope import trimmed_headers
+from tasks.dead_letter_reading import BODY_KEPT, read_dead_letter
+from tasks.message_validation import trimmed_headers
 
 ID = "00000000-0000-4000-8000-000000000000"
 NOW = 1_000.0
@@ -46,9 +46,9 @@ def test_the_same_message_has_the_same_id_and_another_has_another() -> None:
 
 def test_the_broker_s_own_headers_are_left_out() -> None:
     headers = {"task": "conductor.delete_instance", "id": ID, **died("conductor")}
-    letter = read_dead_letter(message(task({}), headers), NOW)
-    assert letter.headers == {"task": "conductor.delete_instance", "id": ID}
-    assert (letter.queue, letter.task) == ("conductor", "conductor.delete_instance")
+    dead_letter = read_dead_letter(message(task({}), headers), NOW)
+    assert dead_letter.headers == {"task": "conductor.delete_instance", "id": ID}
+    assert (dead_letter.queue, dead_letter.task) == ("conductor", "conductor.delete_instance")
 
 
 @pytest.mark.parametrize(
@@ -66,21 +66,21 @@ def test_the_reason_is_in_words(reason: str, words: str) -> None:
 
 def test_a_host_s_message_says_what_was_wrong_with_it() -> None:
     headers = {"task": "compute.spawn", "id": ID, **died(compute_queue("h1"))}
-    letter = read_dead_letter(message(task({"verb": "spawn"}), headers), NOW)
-    assert letter.reason == "field_missing: token is missing"
+    dead_letter = read_dead_letter(message(task({"verb": "spawn"}), headers), NOW)
+    assert dead_letter.reason == "field_missing: token is missing"
 
 
 def test_a_message_that_nothing_is_wrong_with_points_to_the_log() -> None:
     body = {"host": "h1", "boot_id": "b", "sequence": 1}
     headers = {"task": "reports.heartbeat", "id": ID, **died("reports")}
-    letter = read_dead_letter(message(task(body), headers), NOW)
-    assert letter.reason == "its handler failed: the log of the reports worker has the error"
-    assert json.loads(letter.body) == body
+    dead_letter = read_dead_letter(message(task(body), headers), NOW)
+    assert dead_letter.reason == "its handler failed: the log of the reports worker has the error"
+    assert json.loads(dead_letter.body) == body
 
 
 def test_a_huge_body_is_cut() -> None:
-    letter = read_dead_letter(message("x" * (2 * BODY_KEPT), died("conductor")), NOW)
-    assert len(letter.body) == BODY_KEPT
+    dead_letter = read_dead_letter(message("x" * (2 * BODY_KEPT), died("conductor")), NOW)
+    assert len(dead_letter.body) == BODY_KEPT
 
 
 @settings(max_examples=100)  # pure, but thousands of nested headers take minutes to draw
@@ -98,9 +98,15 @@ def test_a_huge_body_is_cut() -> None:
 def test_whatever_it_holds_it_can_be_stored(
     body: bytes, headers: dict[str, Any], queue: str
 ) -> None:
-    letter = read_dead_letter(message(body, {**died(queue), **headers}), NOW)
-    assert letter.reason
-    kept = [letter.queue, letter.task, letter.reason, letter.body, letter.headers]
+    dead_letter = read_dead_letter(message(body, {**died(queue), **headers}), NOW)
+    assert dead_letter.reason
+    kept = [
+        dead_letter.queue,
+        dead_letter.task,
+        dead_letter.reason,
+        dead_letter.body,
+        dead_letter.headers,
+    ]
     for text in texts(kept):
         assert "\x00" not in text
         text.encode()
@@ -144,9 +150,11 @@ def test_our_own_letters_say_themselves_what_is_shown() -> None:
 def test_secrets_are_masked_in_whatever_arrives(body: str) -> None:
     shown = {"kwargsrepr": "{'user_data': 'canary-77'}", "authorization_token": "canary-77"}
     headers = {"task": "conductor.build_instances", "id": ID, **shown, **died("conductor")}
-    letter = read_dead_letter(message(body, headers), NOW)
-    assert "canary-77" not in json.dumps([letter.body, letter.headers, letter.reason])
-    assert "***" in letter.body
+    dead_letter = read_dead_letter(message(body, headers), NOW)
+    assert "canary-77" not in json.dumps(
+        [dead_letter.body, dead_letter.headers, dead_letter.reason]
+    )
+    assert "***" in dead_letter.body
 
 
 def test_json_without_secrets_is_kept_to_the_letter() -> None:

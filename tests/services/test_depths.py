@@ -8,11 +8,11 @@ import pytest
 from kombu import Connection
 
 from models.errors import Unreachable
-from models.messages.letters import CONDUCTOR, Letter
+from models.messages.internal import CONDUCTOR, OutgoingMessage
 from tasks.app import make_app
-from tasks.carrier import CeleryCarrier
-from tasks.depths import ROLE_QUEUES, Depth, queue_depths
+from tasks.queue_depths import ROLE_QUEUES, Depth, queue_depths
 from tasks.routing import declare_topology
+from tasks.sending.celery_carrier import CeleryCarrier
 
 
 def test_depths_are_of_what_is_declared_and_change_nothing(
@@ -24,7 +24,7 @@ def test_depths_are_of_what_is_declared_and_change_nothing(
     with Connection(url) as connection:
         declare_topology(connection, ["h.1"])
     carrier = CeleryCarrier(app)
-    carrier.send([Letter(CONDUCTOR, "conductor.build_instances", {}) for _ in range(3)])
+    carrier.send([OutgoingMessage(CONDUCTOR, "conductor.build_instances", {}) for _ in range(3)])
     carrier.close()
     for _ in range(2):
         depths = queue_depths(app, ["unknown", "h.1"])

@@ -9,9 +9,9 @@ import pytest
 from psycopg import sql
 
 from conductor.store.ports import UnitOfWork
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from models.errors import Unreachable, is_of_the_store
-from models.tables.upgrade import upgrade
+from models.tables.schema_upgrade import upgrade
 from tests.contracts.store import records
 
 OFTEN = 8

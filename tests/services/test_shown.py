@@ -19,12 +19,12 @@ from kombu import Connection
 
 from models.errors import NoValidHost
 from models.lifecycle import OperationState
-from models.messages.letters import CONDUCTOR, Letter
+from models.messages.internal import CONDUCTOR, OutgoingMessage
 from tasks.app import make_app
-from tasks.carrier import CeleryCarrier
-from tasks.events import EventStream
-from tasks.results import ResultShower, Shown
+from tasks.flower.event_stream import EventStream
+from tasks.flower.operation_results import ResultShower, Shown
 from tasks.routing import declare_topology
+from tasks.sending.celery_carrier import CeleryCarrier
 from tests.limits import Limit, limit_s
 from tests.services.processes import build_body, running
 
@@ -180,12 +180,12 @@ def test_a_thousand_states_at_once_all_arrive(redis_url: str) -> None:
     ended = [shown(OperationState.SUCCEEDED, result={"n": n}) for n in range(1_000)]
     app = stranger(redis_url)
     with showing(redis_url) as shower:
-        for each in ended:
-            shower.show(shown(OperationState.RUNNING, each.operation_id))
-            shower.show(each)
+        for item in ended:
+            shower.show(shown(OperationState.RUNNING, item.operation_id))
+            shower.show(item)
         last = app.AsyncResult(ended[-1].operation_id)
         assert last.get(timeout=limit_s(10)) == {"n": 999}
-    assert all(app.AsyncResult(each.operation_id).state == "SUCCESS" for each in ended)
+    assert all(app.AsyncResult(item.operation_id).state == "SUCCESS" for item in ended)
 
 
 def test_nobody_waits_for_a_redis_that_is_not_there() -> None:
@@ -207,7 +207,7 @@ def test_flower_shows_the_operation_from_its_request_to_its_end(
     app = make_app(url)
     events = EventStream(app, "conductor-test@here")
     carrier = CeleryCarrier(app, events)
-    request = Letter(CONDUCTOR, TASK, build_body("one"), shown="build one")
+    request = OutgoingMessage(CONDUCTOR, TASK, build_body("one"), shown="build one")
     with running("conductor", url) as conductor, showing(redis_url, events) as shower:
         carrier.send([request])
         conductor.expect(what="request", id=request.id)

@@ -10,13 +10,13 @@ from kombu import Connection
 from sqlalchemy import create_engine, make_url, text
 
 from conductor.cli.commands.database import prepared
-from conductor.cli.failures import AWAY, WRONG, exit_code
-from conductor.cli.folders import make_folder
+from conductor.exit_codes import AWAY, WRONG, exit_code
+from conductor.processes.state_folders import make_folder
 from conductor.settings import Settings
 from models.errors import ConductorError, Rejected, Unreachable
-from models.tables.upgrade import check_ready, upgrade
+from models.tables.schema_upgrade import check_ready, upgrade
 from tasks.app import make_app
-from tasks.worker import check_broker
+from tasks.consuming.task_worker import check_broker
 
 
 @pytest.fixture(scope="module")

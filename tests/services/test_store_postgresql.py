@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from models.errors import Conflict, Unreachable
-from models.tables.upgrade import upgrade
+from models.tables.schema_upgrade import upgrade
 from tests.contracts.store import records
 from tests.contracts.store.questions import QUESTIONS, statements_of
 from tests.limits import Limit

@@ -22,12 +22,12 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from models.ids import compute_queue
-from models.messages.letters import HEARTBEAT, PROGRESS, REPLY
+from models.messages.internal import HEARTBEAT, PROGRESS, REPLY
 from models.messages.requests import REQUESTS
-from tasks.conductor import KINDS
+from tasks.conductor_tasks import KINDS
 from tests.environment import variables
 from tests.environment.variables import CHECKOUT
-from tests.messages.letters import ALL_EXAMPLES
+from tests.messages.message_examples import ALL_EXAMPLES
 from tests.services.processes import Process, build_body, running
 
 SCRIPTS = CHECKOUT / "deploy" / "rabbitmq"
@@ -123,7 +123,7 @@ def test_further_keys_of_a_message_lead_nowhere_else(stolen: Stolen, who: str) -
         channel.basic_publish(exchange, exchange, **sent, mandatory=True)
     stolen.conductor.expect_many(2, what="dead", queue=exchange, body=json.dumps({"mark": mark}))
     dead = stolen.conductor.told(what="dead", body=json.dumps({"mark": mark}))
-    assert {each["queue"] for each in dead} == {exchange}
+    assert {row["queue"] for row in dead} == {exchange}
     assert stolen.open("nobody").basic_get(compute_queue(VICTIM)) == (None, None, None)
 
 
@@ -182,7 +182,7 @@ def test_a_host_reports_of_itself_and_of_nobody_else(stolen: Stolen, task: str) 
         body = {**ALL_EXAMPLES[task], field: name}
         channel.basic_publish("reports", "reports", **message(task, body, user_id=signed))
     dead = stolen.conductor.expect_many(before + 5, what="dead", task=task)[before:]
-    assert {each["reason"].partition(":")[0] for each in dead} == {"account_refused"}
+    assert {row["reason"].partition(":")[0] for row in dead} == {"account_refused"}
     body = {**ALL_EXAMPLES[task], field: HOST}
     channel.basic_publish("reports", "reports", **message(task, body, user_id=account))
     stolen.conductor.expect(what=task.removeprefix("reports."), **{field: HOST})

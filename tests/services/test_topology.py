@@ -12,10 +12,10 @@ import pytest
 from kombu import Connection
 
 from models.errors import Rejected, Unreachable
-from models.messages.letters import Instruction, Token, instruction_letter
+from models.messages.internal import Instruction, Token, instruction_message
 from tasks.app import check_late_acknowledgement, make_app
-from tasks.carrier import CeleryCarrier
 from tasks.routing import declare_topology, is_ours
+from tasks.sending.celery_carrier import CeleryCarrier
 from tests.environment import variables
 from tests.services.processes import running
 
@@ -79,7 +79,7 @@ def test_a_host_with_few_rights_works_and_reports(url: str, account_of_h1: str) 
     carrier = CeleryCarrier(make_app(url))
     instruction = Instruction(token=TOKEN, instance_id="i", verb="spawn")
     with running("compute", account_of_h1) as host:
-        carrier.send([instruction_letter("h1", instruction, root_id=TOKEN.operation_id)])
+        carrier.send([instruction_message("h1", instruction, root_id=TOKEN.operation_id)])
         host.expect(what="instruction", instance_id="i")
         assert host.drain() == 0
     carrier.close()
@@ -90,10 +90,10 @@ def test_what_a_host_may_not_write_is_unreachable_and_not_lost_in_silence(
 ) -> None:
     carrier = CeleryCarrier(make_app(account_of_h1))
     instruction = Instruction(token=TOKEN, instance_id="i", verb="spawn")
-    letter = instruction_letter("h1", instruction, root_id=TOKEN.operation_id)
+    outgoing = instruction_message("h1", instruction, root_id=TOKEN.operation_id)
     with pytest.raises(Unreachable) as caught:
-        carrier.send([letter])
-    assert caught.value.data["letters"] == [letter.id]
+        carrier.send([outgoing])
+    assert caught.value.data["unsent"] == [outgoing.id]
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,23 @@ from celery import Celery
 from kombu import Connection
 
 from models.errors import Unreachable
-from models.messages.letters import REPORTS, Letter
+from models.messages.internal import REPORTS, OutgoingMessage
 from tasks.app import make_app
-from tasks.carrier import CeleryCarrier
-from tasks.confirms import LARGEST_BYTES
 from tasks.routing import declare_topology
+from tasks.sending.batch_confirms import LARGEST_BYTES
+from tasks.sending.celery_carrier import CeleryCarrier
 
 BAD = {
-    "a queue of 300 letters": Letter("compute_" + "h" * 300, "compute.spawn", {}),
-    "an id of 300 letters": Letter(REPORTS, "reports.reply", {}, id="i" * 300),
-    "a body that is no JSON": Letter(REPORTS, "reports.reply", {"a": object()}),
-    "half a character as the task": Letter(REPORTS, "reports.\ud800", {}),
-    "half a character as what is shown": Letter(REPORTS, "reports.reply", {}, shown="\ud800"),
-    "more than a broker takes": Letter(REPORTS, "reports.reply", {"a": "x" * LARGEST_BYTES}),
+    "a queue of 300 letters": OutgoingMessage("compute_" + "h" * 300, "compute.spawn", {}),
+    "an id of 300 letters": OutgoingMessage(REPORTS, "reports.reply", {}, id="i" * 300),
+    "a body that is no JSON": OutgoingMessage(REPORTS, "reports.reply", {"a": object()}),
+    "half a character as the task": OutgoingMessage(REPORTS, "reports.\ud800", {}),
+    "half a character as what is shown": OutgoingMessage(
+        REPORTS, "reports.reply", {}, shown="\ud800"
+    ),
+    "more than a broker takes": OutgoingMessage(
+        REPORTS, "reports.reply", {"a": "x" * LARGEST_BYTES}
+    ),
 }
 
 
@@ -34,13 +38,15 @@ def app(fresh_vhost: Callable[[], str]) -> Celery:
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
-def test_what_cannot_be_carried_is_named_and_the_others_have_left(app: Celery, bad: Letter) -> None:
+def test_what_cannot_be_carried_is_named_and_the_others_have_left(
+    app: Celery, bad: OutgoingMessage
+) -> None:
     carrier = CeleryCarrier(app)
-    good = [Letter(REPORTS, "reports.heartbeat", {"n": number}) for number in range(2)]
+    good = [OutgoingMessage(REPORTS, "reports.heartbeat", {"n": number}) for number in range(2)]
     with pytest.raises(Unreachable) as caught:
         carrier.send([good[0], bad, good[1]])
     assert caught.value.code == "unsendable"
-    assert caught.value.data["letters"] == [bad.id]
+    assert caught.value.data["unsent"] == [bad.id]
     assert list(caught.value.data["unsendable"]) == [bad.id]
     carrier.send(good)
     carrier.close()

@@ -10,7 +10,7 @@ from amqp.serialization import GenericContent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.wire import (
+from tasks.wire_decoding import (
     BODY_KEPT,
     COMPRESSED_BY,
     MALFORMED,

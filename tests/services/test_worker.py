@@ -17,23 +17,23 @@ import pytest
 from kombu import Connection
 
 from models.ids import compute_queue
-from models.messages.letters import (
+from models.messages.internal import (
     CONDUCTOR,
     DEAD_LETTERS,
     REPLY,
     REPORTS,
     SCHEDULER,
     SELECT_HOSTS,
+    HostRequest,
     Instruction,
-    Letter,
+    OutgoingMessage,
     SelectHosts,
     Token,
-    Want,
-    instruction_letter,
+    instruction_message,
 )
 from tasks.app import make_app
-from tasks.carrier import CeleryCarrier
 from tasks.routing import declare_topology
+from tasks.sending.celery_carrier import CeleryCarrier
 from tests.environment import variables
 from tests.limits import Limit, limit_s
 from tests.services.processes import Process, build_body, running
@@ -65,8 +65,8 @@ def carrier(url: str) -> Iterator[CeleryCarrier]:
     carrier.close()
 
 
-def request(name: str) -> Letter:
-    return Letter(CONDUCTOR, TASK, build_body(name))
+def request(name: str) -> OutgoingMessage:
+    return OutgoingMessage(CONDUCTOR, TASK, build_body(name))
 
 
 def waiting(url: str, queue: str) -> int:
@@ -88,7 +88,7 @@ def test_sigterm_finishes_what_runs_and_gives_back_the_rest(
     with running("conductor", url) as successor:
         successor.expect_many(2, what="request")
         again = {told["id"] for told in successor.told(what="request")}
-    assert done | again == {letter.id for letter in slow}
+    assert done | again == {outgoing.id for outgoing in slow}
     assert not done & again
 
 
@@ -101,8 +101,8 @@ def test_an_idle_process_ends_promptly(url: str, carrier: CeleryCarrier) -> None
 
 def test_ready_is_printed_once_and_alone_on_its_line(url: str, carrier: CeleryCarrier) -> None:
     with running("conductor", url) as conductor:
-        carrier.send([letter := request("one")])
-        conductor.expect(what="request", id=letter.id)
+        carrier.send([outgoing := request("one")])
+        conductor.expect(what="request", id=outgoing.id)
         assert conductor.printed.count("ready") == 1
         assert conductor.printed[0] == "ready"
 
@@ -111,19 +111,21 @@ def test_what_a_killed_process_had_in_hand_goes_to_the_next(
     url: str, carrier: CeleryCarrier
 ) -> None:
     with running("conductor", url) as victim:
-        carrier.send([letter := request("slow-60")])
-        victim.expect(what="begun", id=letter.id)
+        carrier.send([outgoing := request("slow-60")])
+        victim.expect(what="begun", id=outgoing.id)
         victim.kill()
     with running("conductor", url) as successor:
-        successor.expect(what="begun", id=letter.id)
+        successor.expect(what="begun", id=outgoing.id)
 
 
 def test_two_processes_share_the_work(url: str, carrier: CeleryCarrier) -> None:
     with running("conductor", url) as one, running("conductor", url) as other:
-        letters = [request("slow-0.05") for _ in range(100)]
-        carrier.send(letters)
+        outgoing_messages = [request("slow-0.05") for _ in range(100)]
+        carrier.send(outgoing_messages)
         limit = Limit(20)
-        while len(one.told(what="request")) + len(other.told(what="request")) < len(letters):
+        while len(one.told(what="request")) + len(other.told(what="request")) < len(
+            outgoing_messages
+        ):
             assert not limit.over
             time.sleep(0.05)
         assert one.told(what="request")
@@ -157,13 +159,13 @@ def test_while_the_database_is_away_messages_are_held_and_nothing_is_lost(
 ) -> None:
     back = tmp_path / "store_is_back"
     with running("conductor", url, str(back)) as conductor:
-        letters = [request("away") for _ in range(8)]
-        carrier.send(letters)
+        outgoing_messages = [request("away") for _ in range(8)]
+        carrier.send(outgoing_messages)
         conductor.expect_many(8, what="held")
         assert not conductor.told(what="request")
         back.touch()
         told = conductor.expect_many(8, what="request")
-        assert {each["id"] for each in told} == {letter.id for letter in letters}
+        assert {row["id"] for row in told} == {outgoing.id for outgoing in outgoing_messages}
         assert not conductor.told(what="dead")
         assert conductor.drain() == 0
     assert waiting(url, CONDUCTOR) == 0
@@ -184,7 +186,7 @@ def test_a_long_absence_of_the_database_gives_messages_back_and_takes_them_again
 ) -> None:
     back = tmp_path / "store_is_back"
     with running("impatient", url, str(back)) as conductor:
-        carrier.send(letters := [request("away"), request("away")])
+        carrier.send(outgoing_messages := [request("away"), request("away")])
         conductor.expect_many(2, what="held")
         wait_until(lambda: waiting(url, CONDUCTOR) == 2)
         assert conductor.alive
@@ -192,7 +194,7 @@ def test_a_long_absence_of_the_database_gives_messages_back_and_takes_them_again
         wait_until(
             lambda: (
                 {told["id"] for told in conductor.told(what="request")}
-                == {letter.id for letter in letters}
+                == {outgoing.id for outgoing in outgoing_messages}
             )
         )
         carrier.send([after := request("after")])
@@ -209,16 +211,16 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 def test_the_scheduler_chooses_and_its_letters_leave(url: str, carrier: CeleryCarrier) -> None:
-    ask = SelectHosts(token=TOKEN, wants=(Want(instance_id="i", operation_id="o"),))
+    ask = SelectHosts(token=TOKEN, host_requests=(HostRequest(instance_id="i", operation_id="o"),))
     with running("scheduler", url) as scheduler:
-        carrier.send([Letter(SCHEDULER, SELECT_HOSTS, ask.to_json())])
+        carrier.send([OutgoingMessage(SCHEDULER, SELECT_HOSTS, ask.to_json())])
         scheduler.expect(what="select", step="step")
         scheduler.expect(what="published", shown=["step"])
 
 
 def test_a_malformed_ask_reaches_the_dead_letters(url: str, carrier: CeleryCarrier) -> None:
     with running("scheduler", url), running("conductor", url) as conductor:
-        carrier.send([Letter(SCHEDULER, SELECT_HOSTS, {"wants": []})])
+        carrier.send([OutgoingMessage(SCHEDULER, SELECT_HOSTS, {"host_requests": []})])
         dead = conductor.expect(what="dead", queue=SCHEDULER)
         assert dead["reason"] == "field_missing: token is missing"
 
@@ -229,7 +231,7 @@ def test_a_host_takes_its_instructions_even_with_verbs_of_the_future(
     with running("compute", url) as host:
         for verb in ("spawn", "teleport"):
             instruction = Instruction(token=TOKEN, instance_id="i", verb=verb)
-            carrier.send([instruction_letter("h1", instruction, root_id="r")])
+            carrier.send([instruction_message("h1", instruction, root_id="r")])
             host.expect(what="instruction", verb=verb)
 
 
@@ -238,7 +240,7 @@ def test_a_host_whose_journal_failed_ends_and_leaves_the_instruction_to_its_succ
 ) -> None:
     instruction = Instruction(token=TOKEN, instance_id="i", verb="spoil")
     with running("compute", url) as host:
-        carrier.send([instruction_letter("h1", instruction, root_id="r")])
+        carrier.send([instruction_message("h1", instruction, root_id="r")])
         assert host.wait() == os.EX_SOFTWARE
     with running("compute", url) as successor:
         successor.expect(what="instruction", verb="spoil")
@@ -249,7 +251,7 @@ def test_of_two_processes_for_one_host_the_second_takes_over_when_the_first_dies
 ) -> None:
     def instruct(number: int) -> None:
         instruction = Instruction(token=TOKEN, instance_id=f"i{number}", verb="spawn")
-        carrier.send([instruction_letter("h1", instruction, root_id="r")])
+        carrier.send([instruction_message("h1", instruction, root_id="r")])
 
     with running("compute", url) as first, running("compute", url) as second:
         for number in range(4):
@@ -264,7 +266,7 @@ def test_of_two_processes_for_one_host_the_second_takes_over_when_the_first_dies
 def test_reports_reach_the_conductor(url: str, carrier: CeleryCarrier) -> None:
     body = {"token": TOKEN.to_json(), "sender": "h1", "outcome": "done"}
     with running("conductor", url) as conductor:
-        carrier.send([Letter(REPORTS, REPLY, body)])
+        carrier.send([OutgoingMessage(REPORTS, REPLY, body)])
         conductor.expect(what="reply", sender="h1")
 
 

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from models.errors import Broken, Rejected, Unreachable
-from models.messages.letters import REPLY
+from models.messages.internal import REPLY
 from tests.workers.world import (
     HOST,
     OTHER_VM,
@@ -17,9 +17,9 @@ from tests.workers.world import (
     placement,
     spec,
 )
-from workers.hypervisor.fates import Call, Fate
+from workers.hypervisor.fault_injection import Call, InjectedFault
 from workers.journal.entries import Seen, Started
-from workers.journal.memory import MemoryJournal
+from workers.journal.memory_journal import MemoryJournal
 from workers.settings import WorkerSettings
 
 
@@ -55,11 +55,15 @@ def test_a_reply_letter_is_the_same_letter_however_often_it_is_sent() -> None:
     agent = world.agent()
     agent.receive(instruction("spawn"))
     agent.receive(instruction("spawn"))
-    first, again = (each for each in world.mailbox.letters if each.task == REPLY)
+    first, again = (
+        outgoing_message
+        for outgoing_message in world.mailbox.outgoing_messages
+        if outgoing_message.task == REPLY
+    )
     assert first == again
     assert (first.root_id, first.parent_id) == (
         operation_of(VM),
-        instruction("spawn").token.letter_id,
+        instruction("spawn").token.message_id,
     )
     assert str(uuid.UUID(first.id)) == first.id
 
@@ -101,7 +105,7 @@ def test_a_fence_is_remembered_beyond_the_life_of_the_agent() -> None:
 
 
 def test_a_refusal_of_the_hypervisor_is_answered_as_refused_with_its_error() -> None:
-    world = World(fates=lambda _: Fate(ending="refused"))
+    world = World(injected_faults=lambda _: InjectedFault(ending="refused"))
     world.agent().receive(instruction("spawn"))
     (reply,) = world.mailbox.replies()
     assert reply.outcome == "refused"
@@ -110,10 +114,10 @@ def test_a_refusal_of_the_hypervisor_is_answered_as_refused_with_its_error() -> 
 
 
 def test_a_refused_guest_leaves_its_cpus_to_the_next() -> None:
-    def first_refused(call: Call) -> Fate:
-        return Fate(ending="refused" if call.instance_id == VM else "done")
+    def first_refused(call: Call) -> InjectedFault:
+        return InjectedFault(ending="refused" if call.instance_id == VM else "done")
 
-    world = World(fates=first_refused)
+    world = World(injected_faults=first_refused)
     agent = world.agent()
     pinned = spec(placement({0: 1})).to_json()
     agent.receive(instruction("spawn", args=pinned))
@@ -122,17 +126,17 @@ def test_a_refused_guest_leaves_its_cpus_to_the_next() -> None:
 
 
 def test_a_hypervisor_without_an_answer_is_asked_again_before_others_are_told() -> None:
-    def once_lost(call: Call) -> Fate:
-        return Fate(ending="lost_after" if call.nth == 0 else "done")
+    def once_lost(call: Call) -> InjectedFault:
+        return InjectedFault(ending="lost_after" if call.nth == 0 else "done")
 
-    world = World(fates=once_lost)
+    world = World(injected_faults=once_lost)
     world.agent().receive(instruction("spawn"))
     assert world.mailbox.outcomes() == ["done"]
     assert (world.hypervisor.calls(VM, "spawn"), world.effects("spawn")) == (2, 1)
 
 
 def test_a_hypervisor_that_never_answers_makes_the_instruction_fail() -> None:
-    world = World(fates=lambda _: Fate(ending="lost_before"))
+    world = World(injected_faults=lambda _: InjectedFault(ending="lost_before"))
     world.agent().receive(instruction("spawn"))
     (reply,) = world.mailbox.replies()
     assert reply.outcome == "failed"
@@ -264,11 +268,11 @@ def test_a_killed_agent_neither_writes_nor_sends_nor_beats() -> None:
     world = World()
     agent = world.agent()
     agent.kill()
-    before = world.journal.entries(), len(world.mailbox.letters)
+    before = world.journal.entries(), len(world.mailbox.outgoing_messages)
     agent.heartbeat()
     with pytest.raises(Unreachable):
         agent.receive(instruction("spawn"))
-    assert (world.journal.entries(), len(world.mailbox.letters)) == before
+    assert (world.journal.entries(), len(world.mailbox.outgoing_messages)) == before
 
 
 def test_a_journal_that_fails_stops_the_agent_before_it_acts() -> None:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from models.errors import Unreachable
-from models.messages.letters import Instruction
+from models.messages.internal import Instruction
 from tests.workers.world import VM, World, default_args, instruction
-from workers.actions.verbs import VERBS
+from workers.actions.action_registry import VERBS
 from workers.agent import Agent
-from workers.hypervisor.fates import Call, Fate
-from workers.hypervisor.port import GuestDomain
+from workers.hypervisor.fault_injection import Call, InjectedFault
+from workers.hypervisor.ports import GuestDomain
 from workers.journal.entries import Accepted, Entry, token_key
-from workers.journal.memory import MemoryJournal
+from workers.journal.memory_journal import MemoryJournal
 from workers.settings import WorkerSettings
 
 INSTANCES = (VM, "another")
@@ -73,8 +73,8 @@ class CrashingJournal(MemoryJournal):
 
     def newest(self, instance_id: str) -> Instruction:
         """The newest instruction ever accepted for an instance, whatever compaction forgot."""
-        mine = [each for each in self.durable + self.fresh if each.instance_id == instance_id]
-        return max(mine, key=lambda each: each.token.fence)
+        mine = [item for item in self.durable + self.fresh if item.instance_id == instance_id]
+        return max(mine, key=lambda item: item.token.fence)
 
     def _write(self, entry: Entry) -> None:
         super().write(entry)
@@ -134,7 +134,7 @@ class Crashes(RuleBasedStateMachine):
         self.journal = CrashingJournal()
         self.threads = Someday()
         often = WorkerSettings(retry_wait_s=0, compact_after=0)
-        self.world = World(self.fate, self.journal, often, self.threads)
+        self.world = World(self.injected_fault, self.journal, often, self.threads)
         self.world.spare = self.threads.submit
         self.sent: list[Instruction] = []
         self.queue: list[Instruction] = []
@@ -143,11 +143,11 @@ class Crashes(RuleBasedStateMachine):
         self.agent: Agent | None = None
         self.restart()
 
-    def fate(self, call: Call) -> Fate:
+    def injected_fault(self, call: Call) -> InjectedFault:
         """Every second call loses its answer, after the deed; only the newest may act at all."""
         if self.journal.newest(call.instance_id).verb != call.verb:
             self.overtaken.append(call)
-        return Fate(ending="lost_after" if call.nth % 2 == 0 else "done")
+        return InjectedFault(ending="lost_after" if call.nth % 2 == 0 else "done")
 
     @rule(
         instance_id=st.sampled_from(INSTANCES),
@@ -238,8 +238,8 @@ class Crashes(RuleBasedStateMachine):
         for instance_id in INSTANCES:
             for verb in VERBS:
                 asked = sum(
-                    each.verb == verb and each.instance_id == instance_id
-                    for each in self.accepted.values()
+                    item.verb == verb and item.instance_id == instance_id
+                    for item in self.accepted.values()
                 )
                 assert self.world.effects(verb, instance_id) <= asked
 
@@ -249,14 +249,14 @@ class Crashes(RuleBasedStateMachine):
         self.world.mailbox.down = False
         if self.agent is None:
             self.restart()
-        for each in tuple(self.queue):
-            self._hand_in(each, acknowledge=True)
+        for item in tuple(self.queue):
+            self._hand_in(item, acknowledge=True)
         while self.threads.jobs:
             self._run(self.threads.jobs.pop(0))
         assert self.agent is not None
         self.agent.heartbeat()
         outcomes = {token_key(r.token): r.outcome for r in self.world.mailbox.replies()}
-        assert outcomes.keys() == {token_key(each.token) for each in self.sent}
+        assert outcomes.keys() == {token_key(item.token) for item in self.sent}
         for instance_id in INSTANCES:
             self._newest_holds(instance_id, outcomes)
 
@@ -267,7 +267,7 @@ class Crashes(RuleBasedStateMachine):
             self.agent = None
 
     def _newest_holds(self, instance_id: str, outcomes: Mapping[str, str]) -> None:
-        mine = [each for each in self.sent if each.instance_id == instance_id]
+        mine = [item for item in self.sent if item.instance_id == instance_id]
         if not mine:
             return
         newest = mine[-1]
@@ -281,18 +281,18 @@ class Crashes(RuleBasedStateMachine):
         if newest.verb == "cache_images":
             assert "img" in self.world.hypervisor.images()
 
-    def _hand_in(self, each: Instruction, acknowledge: bool) -> None:
+    def _hand_in(self, item: Instruction, acknowledge: bool) -> None:
         if self.agent is None:
             return
         # Noted before: what is written down may act, even where nobody lives to say so.
-        self.accepted[token_key(each.token)] = each
+        self.accepted[token_key(item.token)] = item
         try:
-            self.agent.receive(each)
+            self.agent.receive(item)
         except (Crash, Unreachable):
             self.agent = None if not self.agent.running else self.agent
             return
-        if acknowledge and each in self.queue:
-            self.queue.remove(each)
+        if acknowledge and item in self.queue:
+            self.queue.remove(item)
 
 
 TestCrashes = Crashes.TestCase

@@ -5,10 +5,16 @@ import pytest
 from models.errors import Rejected
 from models.hardware.topology import HostTopology
 from models.messages.base import parse
-from models.messages.letters import HEARTBEAT, HELLO, MANIFEST, Hello, Manifest
+from models.messages.internal import (
+    HEARTBEAT,
+    INVENTORY_REPORT,
+    REGISTRATION,
+    HostRegistration,
+    InventoryReport,
+)
 from tests.workers.world import HOST, OTHER_VM, VM, World, instruction, placement, spec
-from workers.hypervisor.fates import Call, Fate
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.fault_injection import Call, InjectedFault
+from workers.hypervisor.ports import Hardware
 from workers.settings import WorkerSettings
 
 
@@ -20,16 +26,24 @@ def test_hello_tells_the_hardware_without_use_the_reservation_and_the_guests() -
     agent.receive(instruction("spawn", fence=3, args=spec(placement({0: 1})).to_json()))
     agent.kill()
     successor = world.agent()
-    hello = parse(Hello, world.mailbox.bodies(HELLO)[-1])
-    assert (hello.host, hello.boot_id, hello.hypervisor) == (HOST, successor.boot_id, "simulated")
-    assert [each["pinned_cpus"] for each in hello.hardware["cells"]] == [[], []]
-    assert [each["memory"] for each in hello.hardware["cells"]] == [4096, 4096]
-    assert hello.disk_gb == 100
-    assert (hello.reserved.memory_mib, hello.reserved.disk_gb, hello.reserved.vcpus) == (512, 3, 1)
-    (domain,) = hello.domains
+    host_registration = parse(HostRegistration, world.mailbox.bodies(REGISTRATION)[-1])
+    assert (host_registration.host, host_registration.boot_id, host_registration.hypervisor) == (
+        HOST,
+        successor.boot_id,
+        "simulated",
+    )
+    assert [item["pinned_cpus"] for item in host_registration.hardware["cells"]] == [[], []]
+    assert [item["memory"] for item in host_registration.hardware["cells"]] == [4096, 4096]
+    assert host_registration.disk_gb == 100
+    assert (
+        host_registration.reserved.memory_mib,
+        host_registration.reserved.disk_gb,
+        host_registration.reserved.vcpus,
+    ) == (512, 3, 1)
+    (domain,) = host_registration.domains
     assert (domain.instance_id, domain.fence, domain.power_state) == (VM, 3, "running")
     assert domain.placement == placement({0: 1})
-    assert hello.accounting_degraded == ()
+    assert host_registration.accounting_degraded == ()
 
 
 def test_each_life_of_an_agent_has_its_own_boot_id() -> None:
@@ -42,10 +56,13 @@ def test_hello_waits_for_the_broker() -> None:
     world.mailbox.down = True
     agent = world.agent()
     agent.heartbeat()
-    assert world.mailbox.letters == []
+    assert world.mailbox.outgoing_messages == []
     world.mailbox.down = False
     agent.heartbeat()
-    assert [each.task for each in world.mailbox.letters] == [HELLO, HEARTBEAT]
+    assert [outgoing_message.task for outgoing_message in world.mailbox.outgoing_messages] == [
+        REGISTRATION,
+        HEARTBEAT,
+    ]
 
 
 def test_a_host_without_cpus_or_memory_is_not_announced() -> None:
@@ -53,7 +70,7 @@ def test_a_host_without_cpus_or_memory_is_not_announced() -> None:
     with pytest.raises(Rejected) as refused:
         world.agent()
     assert refused.value.code == "hardware_incomplete"
-    assert world.mailbox.letters == []
+    assert world.mailbox.outgoing_messages == []
 
 
 def test_a_heartbeat_leaves_each_time_and_a_manifest_when_due() -> None:
@@ -63,7 +80,7 @@ def test_a_heartbeat_leaves_each_time_and_a_manifest_when_due() -> None:
         world.clock.now += 5
         agent.heartbeat()
     assert len(world.mailbox.bodies(HEARTBEAT)) == 25
-    assert len(world.mailbox.bodies(MANIFEST)) == 2
+    assert len(world.mailbox.bodies(INVENTORY_REPORT)) == 2
 
 
 def test_a_manifest_lists_powered_off_guests_and_guests_that_nobody_asked_for() -> None:
@@ -74,8 +91,11 @@ def test_a_manifest_lists_powered_off_guests_and_guests_that_nobody_asked_for() 
     agent.receive(instruction("power_off", fence=2))
     world.clock.now += 60
     agent.heartbeat()
-    manifest = parse(Manifest, world.mailbox.bodies(MANIFEST)[-1])
-    found = {each.instance_id: (each.fence, each.power_state) for each in manifest.domains}
+    inventory_report = parse(InventoryReport, world.mailbox.bodies(INVENTORY_REPORT)[-1])
+    found = {
+        domain.instance_id: (domain.fence, domain.power_state)
+        for domain in inventory_report.domains
+    }
     assert found == {VM: (2, "shutdown"), OTHER_VM: (0, "running")}
 
 
@@ -83,14 +103,14 @@ def test_a_manifest_gives_the_fence_of_what_is_done_not_of_what_is_under_way() -
     seen: list[int] = []
     world = World(settings=WorkerSettings(retry_wait_s=0, manifest_s=0))
 
-    def spy(call: Call) -> Fate:
+    def spy(call: Call) -> InjectedFault:
         if call.verb == "destroy":
             agent.heartbeat()
-            manifest = parse(Manifest, world.mailbox.bodies(MANIFEST)[-1])
-            seen.extend(each.fence for each in manifest.domains)
-        return Fate()
+            inventory_report = parse(InventoryReport, world.mailbox.bodies(INVENTORY_REPORT)[-1])
+            seen.extend(domain.fence for domain in inventory_report.domains)
+        return InjectedFault()
 
-    world.fates = spy
+    world.injected_faults = spy
     world.__post_init__()
     agent = world.agent()
     agent.receive(instruction("spawn", fence=1))
@@ -103,9 +123,9 @@ def test_a_guest_whose_accounting_is_wrong_is_named_and_the_others_go_on() -> No
     world.hypervisor.spawn(VM, spec(placement({0: 1})))
     world.hypervisor.spawn(OTHER_VM, spec(placement({0: 1})))
     agent = world.agent()
-    hello = parse(Hello, world.mailbox.bodies(HELLO)[-1])
-    assert hello.accounting_degraded == (OTHER_VM,)
-    assert len(hello.domains) == 2
+    host_registration = parse(HostRegistration, world.mailbox.bodies(REGISTRATION)[-1])
+    assert host_registration.accounting_degraded == (OTHER_VM,)
+    assert len(host_registration.domains) == 2
     agent.receive(instruction("spawn", instance_id="third", args=spec(placement({0: 2})).to_json()))
     assert world.mailbox.outcomes() == ["done"]
 

@@ -7,10 +7,10 @@ from threading import Barrier, Event, Thread
 import pytest
 
 from models.errors import HostRefused
-from models.messages.letters import REPLY
+from models.messages.internal import REPLY
 from tests.limits import limit_s
 from tests.workers.world import OTHER_VM, VM, World, instruction, until
-from workers.hypervisor.fates import Call, Fate, Habit, Habits, seeded
+from workers.hypervisor.fault_injection import Call, Habit, Habits, InjectedFault, seeded
 from workers.settings import WorkerSettings
 
 
@@ -23,11 +23,11 @@ def pool() -> Iterator[Executor]:
 def test_receive_returns_before_the_work_is_done(pool: Executor) -> None:
     gate = Event()
 
-    def patient(_: Call) -> Fate:
+    def patient(_: Call) -> InjectedFault:
         gate.wait(5)
-        return Fate()
+        return InjectedFault()
 
-    world = World(fates=patient, executor=pool)
+    world = World(injected_faults=patient, executor=pool)
     agent = world.agent()
     agent.receive(instruction("spawn"))
     assert world.mailbox.outcomes() == []
@@ -39,11 +39,11 @@ def test_receive_returns_before_the_work_is_done(pool: Executor) -> None:
 def test_a_duplicate_of_an_instruction_under_way_changes_nothing(pool: Executor) -> None:
     gate = Event()
 
-    def patient(_: Call) -> Fate:
+    def patient(_: Call) -> InjectedFault:
         gate.wait(5)
-        return Fate()
+        return InjectedFault()
 
-    world = World(fates=patient, executor=pool)
+    world = World(injected_faults=patient, executor=pool)
     agent = world.agent()
     for _ in range(3):
         agent.receive(instruction("spawn"))
@@ -56,11 +56,11 @@ def test_a_duplicate_of_an_instruction_under_way_changes_nothing(pool: Executor)
 def test_different_instances_are_worked_on_at_the_same_time(pool: Executor) -> None:
     together = Barrier(4, timeout=limit_s(5))
 
-    def meeting(_: Call) -> Fate:
+    def meeting(_: Call) -> InjectedFault:
         together.wait()
-        return Fate()
+        return InjectedFault()
 
-    world = World(fates=meeting, executor=pool)
+    world = World(injected_faults=meeting, executor=pool)
     agent = world.agent()
     for number in range(4):
         agent.receive(instruction("spawn", instance_id=f"vm-{number}"))
@@ -73,14 +73,14 @@ def test_no_more_instances_at_once_than_the_concurrency_allows(pool: Executor) -
     busy: list[int] = []
     most: list[int] = []
 
-    def counting(_: Call) -> Fate:
+    def counting(_: Call) -> InjectedFault:
         busy.append(1)
         most.append(len(busy))
         Event().wait(0.005)
         busy.pop()
-        return Fate()
+        return InjectedFault()
 
-    world = World(fates=counting, executor=pool, settings=WorkerSettings(concurrency=2))
+    world = World(injected_faults=counting, executor=pool, settings=WorkerSettings(concurrency=2))
     agent = world.agent()
     for number in range(12):
         agent.receive(instruction("spawn", instance_id=f"vm-{number}"))
@@ -92,13 +92,13 @@ def test_no_more_instances_at_once_than_the_concurrency_allows(pool: Executor) -
 def test_a_newer_instruction_waits_for_the_older_one_of_its_instance(pool: Executor) -> None:
     order: list[str] = []
 
-    def slow_spawn(call: Call) -> Fate:
+    def slow_spawn(call: Call) -> InjectedFault:
         if call.verb == "spawn":
             Event().wait(0.05)
         order.append(call.verb)
-        return Fate()
+        return InjectedFault()
 
-    world = World(fates=slow_spawn, executor=pool)
+    world = World(injected_faults=slow_spawn, executor=pool)
     agent = world.agent()
     agent.receive(instruction("spawn", fence=1))
     agent.receive(instruction("power_off", fence=2))
@@ -111,7 +111,11 @@ def test_a_newer_instruction_waits_for_the_older_one_of_its_instance(pool: Execu
 
 
 def test_a_destroy_ends_the_hanging_spawn_before_it(pool: Executor) -> None:
-    world = World(fates=lambda call: Fate(ending="hang" if call.verb == "spawn" else "done"))
+    world = World(
+        injected_faults=lambda call: InjectedFault(
+            ending="hang" if call.verb == "spawn" else "done"
+        )
+    )
     world.executor = pool
     agent = world.agent()
     agent.receive(instruction("spawn", fence=1))
@@ -128,13 +132,13 @@ def test_a_destroy_ends_the_hanging_spawn_before_it(pool: Executor) -> None:
 def test_a_hang_that_begins_after_the_abort_is_ended_by_a_heartbeat(pool: Executor) -> None:
     in_time = Event()
 
-    def late_hang(call: Call) -> Fate:
+    def late_hang(call: Call) -> InjectedFault:
         if call.verb == "spawn" and not in_time.is_set():
             in_time.wait(5)
-            return Fate(ending="hang")
-        return Fate()
+            return InjectedFault(ending="hang")
+        return InjectedFault()
 
-    world = World(fates=late_hang, executor=pool)
+    world = World(injected_faults=late_hang, executor=pool)
     agent = world.agent()
     agent.receive(instruction("spawn", fence=1))
     assert until(lambda: world.hypervisor.calls(VM, "spawn") == 1)
@@ -151,7 +155,11 @@ def test_a_hang_that_begins_after_the_abort_is_ended_by_a_heartbeat(pool: Execut
 
 
 def test_a_hanging_guest_does_not_hold_up_the_others(pool: Executor) -> None:
-    world = World(fates=lambda call: Fate(ending="hang" if call.instance_id == VM else "done"))
+    world = World(
+        injected_faults=lambda call: InjectedFault(
+            ending="hang" if call.instance_id == VM else "done"
+        )
+    )
     world.executor = pool
     agent = world.agent()
     agent.receive(instruction("spawn"))
@@ -163,12 +171,12 @@ def test_a_hanging_guest_does_not_hold_up_the_others(pool: Executor) -> None:
 def test_an_older_instruction_that_has_not_begun_is_overtaken(pool: Executor) -> None:
     gate = Event()
 
-    def patient(call: Call) -> Fate:
+    def patient(call: Call) -> InjectedFault:
         if call.verb == "spawn":
             gate.wait(5)
-        return Fate()
+        return InjectedFault()
 
-    world = World(fates=patient, executor=pool)
+    world = World(injected_faults=patient, executor=pool)
     agent = world.agent()
     agent.receive(instruction("spawn", fence=1))
     assert until(lambda: world.hypervisor.calls(VM, "spawn") == 1)
@@ -183,12 +191,12 @@ def test_an_older_instruction_that_has_not_begun_is_overtaken(pool: Executor) ->
 def test_draining_finishes_what_runs_and_leaves_the_rest_to_the_next_agent(pool: Executor) -> None:
     gate = Event()
 
-    def patient(call: Call) -> Fate:
+    def patient(call: Call) -> InjectedFault:
         if call.instance_id == VM:
             gate.wait(5)
-        return Fate()
+        return InjectedFault()
 
-    world = World(fates=patient, executor=pool, settings=WorkerSettings(concurrency=1))
+    world = World(injected_faults=patient, executor=pool, settings=WorkerSettings(concurrency=1))
     agent = world.agent()
     agent.receive(instruction("spawn"))
     agent.receive(instruction("spawn", instance_id=OTHER_VM))
@@ -208,7 +216,7 @@ def test_draining_finishes_what_runs_and_leaves_the_rest_to_the_next_agent(pool:
 
 
 def test_draining_does_not_wait_for_ever_for_a_hang(pool: Executor) -> None:
-    world = World(fates=lambda _: Fate(ending="hang"), executor=pool)
+    world = World(injected_faults=lambda _: InjectedFault(ending="hang"), executor=pool)
     agent = world.agent()
     agent.receive(instruction("spawn"))
     assert until(lambda: world.hypervisor.calls(VM, "spawn") == 1)
@@ -220,10 +228,10 @@ def test_draining_does_not_wait_for_ever_for_a_hang(pool: Executor) -> None:
 def test_a_kill_ends_calls_under_way_without_effect_answer_or_entry(pool: Executor) -> None:
     hanging = {"hang": True}
 
-    def fate(_: Call) -> Fate:
-        return Fate(ending="hang" if hanging["hang"] else "done")
+    def injected_fault(_: Call) -> InjectedFault:
+        return InjectedFault(ending="hang" if hanging["hang"] else "done")
 
-    world = World(fates=fate, executor=pool)
+    world = World(injected_faults=injected_fault, executor=pool)
     agent = world.agent()
     agent.receive(instruction("spawn"))
     assert until(lambda: world.hypervisor.calls(VM, "spawn") == 1)
@@ -242,7 +250,7 @@ def test_whatever_moment_an_agent_is_killed_its_successor_finishes_the_work(
     pool: Executor,
 ) -> None:
     habits = Habits(Habit(latency_s=0.0, latency_max_s=0.004, lost=0.1))
-    world = World(fates=seeded(habits, seed=7), executor=pool)
+    world = World(injected_faults=seeded(habits, seed=7), executor=pool)
     instances = [f"vm-{number}" for number in range(30)]
     agent = world.agent()
     for round_number in range(6):
@@ -261,8 +269,8 @@ def test_whatever_moment_an_agent_is_killed_its_successor_finishes_the_work(
         return len(done) == len(instances)
 
     assert until(all_answered, patience_s=20)
-    assert {each.instance_id for each in world.hypervisor.domains()} == set(instances)
-    assert [world.effects("spawn", each) for each in instances] == [1] * 30
+    assert {domain.instance_id for domain in world.hypervisor.domains()} == set(instances)
+    assert [world.effects("spawn", instance) for instance in instances] == [1] * 30
     agent.kill()
 
 
@@ -271,8 +279,8 @@ def test_many_threads_may_hand_in_instructions_at_once(pool: Executor) -> None:
     agent = world.agent()
 
     def sender(number: int) -> None:
-        for each in range(25):
-            agent.receive(instruction("spawn", instance_id=f"vm-{number}-{each}"))
+        for item in range(25):
+            agent.receive(instruction("spawn", instance_id=f"vm-{number}-{item}"))
 
     threads = [Thread(target=sender, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -280,7 +288,16 @@ def test_many_threads_may_hand_in_instructions_at_once(pool: Executor) -> None:
     for thread in threads:
         thread.join()
     assert until(lambda: len(world.mailbox.replies()) == 100)
-    assert len({each.id for each in world.mailbox.letters if each.task == REPLY}) == 100
+    assert (
+        len(
+            {
+                outgoing_message.id
+                for outgoing_message in world.mailbox.outgoing_messages
+                if outgoing_message.task == REPLY
+            }
+        )
+        == 100
+    )
     agent.kill()
 
 
@@ -293,10 +310,10 @@ def test_a_carrier_that_blocks_delays_no_receive(pool: Executor) -> None:
     released = Event()
     post = agent.post
 
-    def slow(letters: object) -> None:
+    def slow(outgoing_messages: object) -> None:
         blocked.set()
         released.wait(5)
-        post(letters)  # type: ignore[arg-type]  # what the mailbox takes
+        post(outgoing_messages)  # type: ignore[arg-type]  # what the mailbox takes
 
     agent._reporter._post = slow
     agent.receive(instruction("spawn", fence=1))

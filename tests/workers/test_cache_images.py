@@ -10,7 +10,7 @@ import pytest
 from models.errors import Unreachable
 from models.ids import InstanceId
 from tests.workers.world import HARDWARE, PROMPT, World, instruction
-from workers.hypervisor.fates import Call, Fate, Habit, Habits, seeded
+from workers.hypervisor.fault_injection import Call, Habit, Habits, InjectedFault, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.settings import WorkerSettings
 
@@ -24,7 +24,11 @@ def told(world: World, fence: int, *images: str) -> None:
 
 
 def damaged(*calls: int) -> World:
-    return World(fates=lambda call: Fate(ending="corrupt" if call.nth in calls else "done"))
+    return World(
+        injected_faults=lambda call: InjectedFault(
+            ending="corrupt" if call.nth in calls else "done"
+        )
+    )
 
 
 def test_images_are_added_to_those_that_are_there_each_downloaded_once() -> None:
@@ -58,17 +62,19 @@ def test_an_image_that_is_damaged_each_time_fails_and_leaves_nothing_of_itself()
 
 
 def test_a_spawn_whose_image_came_damaged_is_tried_again_and_then_fails_with_nothing_left() -> None:
-    def fates(call: Call) -> Fate:
-        return Fate(ending="corrupt" if call.verb == "spawn" else "done")
+    def injected_faults(call: Call) -> InjectedFault:
+        return InjectedFault(ending="corrupt" if call.verb == "spawn" else "done")
 
-    world = World(fates=fates, settings=WorkerSettings(retry_wait_s=0, attempts=2))
+    world = World(
+        injected_faults=injected_faults, settings=WorkerSettings(retry_wait_s=0, attempts=2)
+    )
     world.agent().receive(instruction("spawn"))
     assert (world.mailbox.outcomes(), world.mailbox.codes()) == (["failed"], ["image_corrupt"])
     assert world.hypervisor.domains() == ()
 
 
 def test_another_loss_is_no_damage_and_is_reported_as_itself() -> None:
-    world = World(fates=lambda _: Fate(ending="lost_before"))
+    world = World(injected_faults=lambda _: InjectedFault(ending="lost_before"))
     told(world, 1, "a")
     assert world.mailbox.codes() == ["hypervisor_silent"]
 
@@ -86,10 +92,10 @@ def test_the_cache_outlives_the_process_and_a_damaged_list_only_costs_downloads(
 
 
 def test_damage_can_be_a_habit() -> None:
-    fate = seeded(Habits(verbs={"cache_images": Habit(corrupt=1.0)}))(
+    injected_fault = seeded(Habits(verbs={"cache_images": Habit(corrupt=1.0)}))(
         Call(OWNER, "cache_images", 0)
     )
-    hypervisor = SimulatedHypervisor(HARDWARE, fates=lambda _: fate)
+    hypervisor = SimulatedHypervisor(HARDWARE, injected_faults=lambda _: injected_fault)
     with pytest.raises(Unreachable) as lost:
         hypervisor.cache_image(OWNER, "a")
     assert lost.value.code == "image_corrupt"

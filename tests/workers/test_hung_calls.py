@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from models.ids import InstanceId
-from models.messages.letters import HEARTBEAT, MANIFEST, Canary, Instruction, Token
+from models.messages.internal import HEARTBEAT, INVENTORY_REPORT, Canary, Instruction, Token
 from tests.workers.world import PROMPT, World, spec, until
 from workers.agent import Agent
-from workers.hypervisor.fates import Call, Fate
-from workers.hypervisor.port import GuestDomain
+from workers.hypervisor.fault_injection import Call, InjectedFault
+from workers.hypervisor.ports import GuestDomain
 from workers.hypervisor.simulated import SimulatedHypervisor
 
 WIDTH = 8
@@ -27,8 +27,8 @@ def pool() -> Iterator[Executor]:
         yield executor
 
 
-def hanging(verb: str) -> Callable[[Call], Fate]:
-    return lambda call: Fate(ending="hang") if call.verb == verb else Fate()
+def hanging(verb: str) -> Callable[[Call], InjectedFault]:
+    return lambda call: InjectedFault(ending="hang") if call.verb == verb else InjectedFault()
 
 
 def told(verb: str, instance_id: str) -> Instruction:
@@ -38,16 +38,16 @@ def told(verb: str, instance_id: str) -> Instruction:
 
 
 def world_of_guests(pool: Executor, verb: str, guests: int) -> tuple[World, list[str]]:
-    world = World(executor=pool, fates=hanging(verb))
+    world = World(executor=pool, injected_faults=hanging(verb))
     ids = [str(uuid.UUID(int=number + 1)) for number in range(guests)]
-    for each in ids:
-        world.hypervisor.spawn(InstanceId(each), spec(placement=None))
+    for identifier in ids:
+        world.hypervisor.spawn(InstanceId(identifier), spec(placement=None))
     return world, ids
 
 
 def hang(world: World, agent: Agent, verb: str, ids: list[str]) -> None:
-    for each in ids:
-        agent.receive(told(verb, each))
+    for identifier in ids:
+        agent.receive(told(verb, identifier))
     assert until(lambda: all(world.hypervisor.calls(InstanceId(i), verb) for i in ids))
 
 
@@ -76,8 +76,8 @@ def test_when_what_is_urgent_hangs_others_begin_half_a_minute_later(
     agent = world.agent()
     hung = ids[: WIDTH + 4]
     hang(world, agent, verb, hung)
-    for each in ids[WIDTH + 4 : WIDTH + 8]:
-        agent.receive(told("reshape", each))
+    for identifier in ids[WIDTH + 4 : WIDTH + 8]:
+        agent.receive(told("reshape", identifier))
     world.clock.now += 30.0
     agent.heartbeat()
     assert until(lambda: len(world.mailbox.outcomes()) == 4)
@@ -162,7 +162,7 @@ def test_a_hypervisor_that_does_not_list_its_guests_stops_no_heartbeat_and_no_wo
     assert len(world.mailbox.bodies(HEARTBEAT)) == 4
     assert last_beat(world)["running"][0]["verb"] == "list_guests"
     assert last_beat(world)["hangs"] is True
-    assert world.mailbox.bodies(MANIFEST) == []
+    assert world.mailbox.bodies(INVENTORY_REPORT) == []
     mute.mute.clear()
     mute.speak.set()
     assert until(lambda: _lists_again(world, agent))
@@ -172,7 +172,7 @@ def test_a_hypervisor_that_does_not_list_its_guests_stops_no_heartbeat_and_no_wo
 def _lists_again(world: World, agent: Agent) -> bool:
     world.clock.now += PROMPT.manifest_s
     agent.heartbeat()
-    return bool(world.mailbox.bodies(MANIFEST))
+    return bool(world.mailbox.bodies(INVENTORY_REPORT))
 
 
 def test_what_was_heard_through_the_queue_is_in_the_next_heartbeat() -> None:

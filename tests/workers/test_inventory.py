@@ -11,7 +11,7 @@ import pytest
 from models.errors import Rejected
 from models.hardware.cpuset import cpus_of, mask_of
 from models.hardware.topology import HostTopology, PagePool
-from models.messages.hardware import host_to_json
+from models.messages.hardware_json import host_to_json
 from tests.workers.files import (
     CPU,
     NODE,
@@ -70,7 +70,7 @@ def test_a_directory_is_read_with_or_without_a_prefix(tmp_path: Path, prefix: st
 
 def test_nothing_is_written_next_to_a_tarball(tmp_path: Path) -> None:
     only(tarball(tmp_path / "host.tar.bz2", two_nodes()))
-    assert [each.name for each in tmp_path.iterdir()] == ["host.tar.bz2"]
+    assert [path.name for path in tmp_path.iterdir()] == ["host.tar.bz2"]
 
 
 @pytest.mark.parametrize(

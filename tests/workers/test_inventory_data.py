@@ -44,7 +44,7 @@ def cpus(topology: HostTopology) -> dict[int, tuple[int, ...]]:
 
 @pytest.mark.parametrize("name", [SPARSE, SMT, OFFLINE])
 def test_nodes_and_their_memory_are_those_of_the_tarball(name: str) -> None:
-    nodes = {int(each) for each in members(name, r"/node/node(\d+)/meminfo$")}
+    nodes = {int(member) for member in members(name, r"/node/node(\d+)/meminfo$")}
     told = shell(name, "*/sys/devices/system/node/node*/meminfo")
     memory_kib = {
         int(node): int(kib) for node, kib in re.findall(r"Node (\d+) MemTotal: +(\d+)", told)
@@ -108,7 +108,7 @@ def test_offline_cpus_and_a_node_that_is_gone_are_left_out_and_said() -> None:
 
 def test_hosts_are_named_after_their_files() -> None:
     paths = [data_file(name) for name in (SPARSE, SMT, OFFLINE)]
-    assert [each.name for each in read_host_files(paths)] == [
+    assert [read_host_file.name for read_host_file in read_host_files(paths)] == [
         "48amd64-4pa2n6c-sparse",
         "64amd64-4s2n4ca2co",
         "offline-cpu0-node0",

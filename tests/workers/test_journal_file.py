@@ -12,7 +12,7 @@ from models.errors import Broken, Rejected
 from tests.workers.world import World, instruction
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.journal.entries import Accepted, Reported
-from workers.journal.file import DRAFT, NAME, FileJournal
+from workers.journal.journal_file import DRAFT, NAME, FileJournal
 
 ONE, TWO, THREE = Reported("one"), Reported("two"), Reported("three")
 
@@ -142,7 +142,7 @@ from pathlib import Path
 from tests.workers.world import HARDWARE, HOST, instruction
 from workers.agent import Agent
 from workers.hypervisor.simulated import SimulatedHypervisor
-from workers.journal.file import FileJournal
+from workers.journal.journal_file import FileJournal
 
 directory = Path(sys.argv[1])
 hypervisor = SimulatedHypervisor(HARDWARE, directory / "hypervisor")

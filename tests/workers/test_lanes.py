@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from tests.workers.world import until
-from workers.lanes import Lanes
+from workers.keyed_executor import KeyedExecutor
 
 Job = Callable[[], None]
 
@@ -16,7 +16,7 @@ def run(job: Job) -> None:
 
 def test_without_threads_the_caller_does_the_work() -> None:
     done: list[int] = []
-    lanes = Lanes[int](None, 4, done.append)
+    lanes = KeyedExecutor[int](None, 4, done.append)
     for number in range(3):
         lanes.put("a", number)
         assert done[-1] == number
@@ -25,7 +25,7 @@ def test_without_threads_the_caller_does_the_work() -> None:
 
 def test_a_job_put_by_a_job_of_its_lane_runs_after_it() -> None:
     story: list[str] = []
-    lanes = Lanes[Job](None, 4, run)
+    lanes = KeyedExecutor[Job](None, 4, run)
 
     def first() -> None:
         lanes.put("a", lambda: story.append("second"))
@@ -37,7 +37,7 @@ def test_a_job_put_by_a_job_of_its_lane_runs_after_it() -> None:
 
 def test_a_job_put_by_a_job_of_another_lane_runs_at_once() -> None:
     story: list[str] = []
-    lanes = Lanes[Job](None, 4, run)
+    lanes = KeyedExecutor[Job](None, 4, run)
 
     def first() -> None:
         lanes.put("b", lambda: story.append("other"))
@@ -56,7 +56,7 @@ def test_a_job_that_fails_stops_neither_its_lane_nor_the_others() -> None:
         done.append(number)
 
     with ThreadPoolExecutor(1) as pool:
-        lanes = Lanes[int](pool, 1, do)
+        lanes = KeyedExecutor[int](pool, 1, do)
         for number in range(3):
             lanes.put("a", number)
         lanes.put("b", 3)
@@ -72,7 +72,7 @@ def test_closing_drops_what_waits_and_lets_what_runs_end() -> None:
         done.append(number)
 
     with ThreadPoolExecutor(2) as pool:
-        lanes = Lanes[int](pool, 2, do)
+        lanes = KeyedExecutor[int](pool, 2, do)
         lanes.put("a", 1)
         lanes.put("a", 2)
         assert lanes.held_up() == (("a", 1, (2,)),)
@@ -87,6 +87,6 @@ def test_closing_drops_what_waits_and_lets_what_runs_end() -> None:
 def test_an_executor_that_is_gone_is_no_error() -> None:
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
-    lanes = Lanes[Job](pool, 2, run)
+    lanes = KeyedExecutor[Job](pool, 2, run)
     lanes.put("a", lambda: None)
     assert lanes.wait_idle(0)

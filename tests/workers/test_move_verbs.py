@@ -7,18 +7,24 @@ from typing import Any
 
 import pytest
 
-from models.messages.letters import PROGRESS, SpawnArgs
+from models.messages.internal import PROGRESS, SpawnArgs
 from tests.workers.world import OTHER_VM, VM, World, instruction, placement, spec, until
 from workers.agent import Agent
-from workers.hypervisor.fates import Call, Fate, Fates
+from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults
 from workers.journal.entries import Reported, token_key
 
 
 class Told:
     """A host that is told one verb after the other, each newer than the last."""
 
-    def __init__(self, fates: Fates | None = None, executor: Executor | None = None) -> None:
-        self.world = World(fates, executor=executor) if fates else World(executor=executor)
+    def __init__(
+        self, injected_faults: InjectedFaults | None = None, executor: Executor | None = None
+    ) -> None:
+        self.world = (
+            World(injected_faults, executor=executor)
+            if injected_faults
+            else World(executor=executor)
+        )
         self.agent: Agent = self.world.agent()
         self.fence = 0
 
@@ -42,8 +48,8 @@ def asking(power: str, guest: SpawnArgs | None = None) -> dict[str, Any]:
     return {**(guest or spec()).to_json(), "power": power}
 
 
-def slow(verb: str, latency_s: float) -> Fates:
-    return lambda call: Fate(latency_s=latency_s if call.verb == verb else 0.0)
+def slow(verb: str, latency_s: float) -> InjectedFaults:
+    return lambda call: InjectedFault(latency_s=latency_s if call.verb == verb else 0.0)
 
 
 @pytest.mark.parametrize("power", ["running", "shutdown", "nostate"])
@@ -109,7 +115,7 @@ def test_no_guest_is_given_the_cpus_or_pages_of_another(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["reshape", "rebuild"])
 def test_a_guest_whose_new_definition_the_hypervisor_refuses_holds_its_old_place(verb: str) -> None:
-    host = Told(lambda call: Fate(ending="refused" if call.verb == verb else "done"))
+    host = Told(lambda call: InjectedFault(ending="refused" if call.verb == verb else "done"))
     host.tell("spawn", spec(placement({0: 0})).to_json())
     host.tell(verb, asking("running", spec(placement({0: 1}))))
     assert host.last() == ("refused", "simulated_refusal")
@@ -146,7 +152,7 @@ def test_a_target_is_asked_without_any_effect() -> None:
     assert host.last() == ("done", None)
     host.tell("check_target", pinned)
     assert host.last() == ("refused", "cpu_pinning_invalid")
-    assert [each.instance_id for each in host.world.hypervisor.domains()] == [OTHER_VM]
+    assert [domain.instance_id for domain in host.world.hypervisor.domains()] == [OTHER_VM]
 
 
 def test_a_source_can_be_copied_from_only_while_its_guest_runs() -> None:
@@ -170,19 +176,19 @@ def test_a_copied_guest_is_stopped_on_its_source_and_says_100_percent() -> None:
     host = Told()
     host.all_of("spawn", "copy")
     assert (host.last(), host.power()) == (("done", None), "shutdown")
-    assert [each["percent"] for each in host.world.mailbox.bodies(PROGRESS)] == [100]
+    assert [body["percent"] for body in host.world.mailbox.bodies(PROGRESS)] == [100]
 
 
 def test_a_second_copy_of_a_copied_guest_is_done_at_once() -> None:
     lengths = iter((0.0, 60.0))
-    host = Told(lambda call: Fate(latency_s=next(lengths) if call.verb == "copy" else 0.0))
+    host = Told(lambda call: InjectedFault(latency_s=next(lengths) if call.verb == "copy" else 0.0))
     host.all_of("spawn", "copy", "copy")
     assert (host.last(), host.power()) == (("done", None), "shutdown")
     assert (host.world.hypervisor.calls(VM, "copy"), host.world.effects("copy")) == (2, 1)
 
 
 def test_a_copy_whose_answer_was_lost_is_asked_again_and_has_one_effect() -> None:
-    host = Told(lambda call: Fate(ending="done" if call.nth else "lost_after"))
+    host = Told(lambda call: InjectedFault(ending="done" if call.nth else "lost_after"))
     host.all_of("spawn", "copy")
     assert host.last() == ("done", None)
     assert host.world.effects("copy") == 1
@@ -206,13 +212,15 @@ def test_a_guest_that_was_copied_and_started_again_is_not_taken_for_copied() -> 
 
 
 @pytest.mark.parametrize("newer", ["abort_copy", "power_on", "destroy", "power_off"])
-@pytest.mark.parametrize("fate", [Fate(latency_s=60), Fate(ending="hang")])
-def test_whatever_is_newer_ends_a_copy_that_runs(newer: str, fate: Fate) -> None:
-    def fates(call: Call) -> Fate:
-        return fate if call.verb == "copy" else Fate()
+@pytest.mark.parametrize(
+    "injected_fault", [InjectedFault(latency_s=60), InjectedFault(ending="hang")]
+)
+def test_whatever_is_newer_ends_a_copy_that_runs(newer: str, injected_fault: InjectedFault) -> None:
+    def injected_faults(call: Call) -> InjectedFault:
+        return injected_fault if call.verb == "copy" else InjectedFault()
 
     with ThreadPoolExecutor(4) as pool:
-        host = Told(fates, pool)
+        host = Told(injected_faults, pool)
         host.all_of("spawn", "copy")
         assert until(lambda: host.world.hypervisor.calls(VM, "copy") == 1)
         host.tell(newer)
@@ -231,7 +239,7 @@ def test_what_is_older_or_of_another_instance_ends_no_copy() -> None:
         host.agent.receive(instruction("power_on", 1))
         host.tell("destroy", instance_id=OTHER_VM)
         assert host.agent.drain(5)
-    outcomes = {each.token.step: each.outcome for each in host.world.mailbox.replies()}
+    outcomes = {reply.token.step: reply.outcome for reply in host.world.mailbox.replies()}
     assert outcomes == {"spawn": "done", "copy": "done", "power_on": "stale", "destroy": "done"}
     assert host.power() == "shutdown"
 
@@ -246,14 +254,16 @@ def test_a_long_copy_says_how_far_it_is_before_it_answers() -> None:
     assert 70 <= first["percent"] < 100
     assert last["percent"] == 100
     assert first["token"]["step"] == "copy"
-    reported = [each.key for each in host.world.journal.entries() if isinstance(each, Reported)]
-    assert reported == [token_key(each.token) for each in host.world.mailbox.replies()]
+    reported = [entry.key for entry in host.world.journal.entries() if isinstance(entry, Reported)]
+    assert reported == [token_key(reply.token) for reply in host.world.mailbox.replies()]
 
 
 def test_a_copy_that_dies_with_its_agent_is_begun_again_by_the_next() -> None:
-    fates = iter((Fate(ending="hang"), Fate()))
+    injected_faults = iter((InjectedFault(ending="hang"), InjectedFault()))
     with ThreadPoolExecutor(4) as pool:
-        host = Told(lambda call: next(fates) if call.verb == "copy" else Fate(), pool)
+        host = Told(
+            lambda call: next(injected_faults) if call.verb == "copy" else InjectedFault(), pool
+        )
         host.all_of("spawn", "copy")
         assert until(lambda: host.world.hypervisor.calls(VM, "copy") == 1)
         host.agent.kill()

@@ -11,15 +11,15 @@ import pytest
 from models.errors import Broken, HostRefused, Unreachable
 from models.ids import InstanceId
 from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec, until
-from workers.hypervisor.fates import Call, Fate, Habit, Habits, seeded
-from workers.hypervisor.leash import AgentDead, Leash
-from workers.hypervisor.port import Hypervisor
+from workers.hypervisor.fault_injection import Call, Habit, Habits, InjectedFault, seeded
+from workers.hypervisor.fenced_hypervisor import AgentDead, FencedHypervisor
+from workers.hypervisor.ports import Hypervisor
 from workers.hypervisor.simulated import SimulatedHypervisor
-from workers.letters import guests_of
+from workers.reports import guests_of
 
 
 def powers(hypervisor: Hypervisor) -> dict[str, str]:
-    return {each.instance_id: each.power for each in hypervisor.domains()}
+    return {domain.instance_id: domain.power for domain in hypervisor.domains()}
 
 
 def test_every_action_may_be_repeated_and_has_one_effect() -> None:
@@ -93,7 +93,7 @@ def test_an_id_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
     evil = InstanceId("../../evil/..")
     hypervisor = SimulatedHypervisor(HARDWARE, tmp_path / "state")
     hypervisor.spawn(evil, spec())
-    assert [each.name for each in tmp_path.iterdir()] == ["state"]
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
     assert powers(SimulatedHypervisor(HARDWARE, tmp_path / "state")) == {evil: "running"}
 
 
@@ -102,7 +102,9 @@ def test_one_damaged_file_hides_no_other_guest(tmp_path: Path) -> None:
     hypervisor.spawn(VM, spec())
     hypervisor.spawn(OTHER_VM, spec())
     (tmp_path / f"{VM}.domain").write_text('{"power": ')
-    found = {each.instance_id: each for each in SimulatedHypervisor(HARDWARE, tmp_path).domains()}
+    found = {
+        domain.instance_id: domain for domain in SimulatedHypervisor(HARDWARE, tmp_path).domains()
+    }
     assert found[VM].spec is None
     assert found[VM].fault
     assert found[OTHER_VM].spec == spec()
@@ -126,15 +128,19 @@ def test_a_directory_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
     ],
 )
 def test_calls_end_as_their_fate_says(ending: str, error: type[Exception], there: bool) -> None:
-    hypervisor = SimulatedHypervisor(HARDWARE, fates=lambda _: Fate(ending=ending))  # type: ignore[arg-type]  # one of five
+    hypervisor = SimulatedHypervisor(
+        HARDWARE, injected_faults=lambda _: InjectedFault(ending=ending)
+    )  # type: ignore[arg-type]  # one of five
     with pytest.raises(error):
         hypervisor.spawn(VM, spec())
     assert (hypervisor.domain(VM) is not None) == there
 
 
-@pytest.mark.parametrize("fate", [Fate(ending="hang"), Fate(latency_s=60)])
-def test_an_aborted_call_ends_at_once_and_changes_nothing(fate: Fate) -> None:
-    hypervisor = SimulatedHypervisor(HARDWARE, fates=lambda _: fate)
+@pytest.mark.parametrize(
+    "injected_fault", [InjectedFault(ending="hang"), InjectedFault(latency_s=60)]
+)
+def test_an_aborted_call_ends_at_once_and_changes_nothing(injected_fault: InjectedFault) -> None:
+    hypervisor = SimulatedHypervisor(HARDWARE, injected_faults=lambda _: injected_fault)
     errors: list[HostRefused] = []
 
     def spawn() -> None:
@@ -168,36 +174,36 @@ def test_seeded_fates_repeat_and_keep_to_their_chances() -> None:
     drawn = [first(call) for call in calls]
     assert drawn == [again(call) for call in reversed(calls)][::-1]
     assert drawn != [other(call) for call in calls]
-    refused = sum(fate.ending == "refused" for fate in drawn)
+    refused = sum(injected_fault.ending == "refused" for injected_fault in drawn)
     assert 300 < refused < 500
-    assert all(0.1 <= fate.latency_s <= 0.2 for fate in drawn)
+    assert all(0.1 <= injected_fault.latency_s <= 0.2 for injected_fault in drawn)
     assert first(Call(VM, "destroy", 0)).ending == "hang"
 
 
 def test_a_cut_leash_lets_nothing_pass() -> None:
     hypervisor = SimulatedHypervisor(HARDWARE)
-    leash = Leash(hypervisor)
-    leash.spawn(VM, spec())
-    assert leash.cut(1.0)
-    plain = (leash.destroy, leash.power_on, leash.power_off, leash.snapshot)
-    moves = (leash.check_source, leash.activate, leash.abort_copy)
+    fenced = FencedHypervisor(hypervisor)
+    fenced.spawn(VM, spec())
+    assert fenced.cut(1.0)
+    plain = (fenced.destroy, fenced.power_on, fenced.power_off, fenced.snapshot)
+    moves = (fenced.check_source, fenced.activate, fenced.abort_copy)
     for act in (*plain, *moves):
         with pytest.raises(AgentDead):
             act(VM)
     others: tuple[Callable[[], None], ...] = (
-        lambda: leash.spawn(OTHER_VM, spec()),
-        lambda: leash.reshape(VM, spec(vcpus=2)),
-        lambda: leash.rebuild(VM, spec(vcpus=2)),
-        lambda: leash.check_target(OTHER_VM, spec()),
-        lambda: leash.copy(VM, "host-2", lambda _: None),
-        lambda: leash.cache_image(VM, "img"),
+        lambda: fenced.spawn(OTHER_VM, spec()),
+        lambda: fenced.reshape(VM, spec(vcpus=2)),
+        lambda: fenced.rebuild(VM, spec(vcpus=2)),
+        lambda: fenced.check_target(OTHER_VM, spec()),
+        lambda: fenced.copy(VM, "host-2", lambda _: None),
+        lambda: fenced.cache_image(VM, "img"),
     )
     for other in others:
         with pytest.raises(AgentDead):
             other()
     assert powers(hypervisor) == {VM: "running"}
-    assert leash.images() == frozenset()
-    assert (leash.name, leash.hardware(), leash.domain(VM)) == (
+    assert fenced.images() == frozenset()
+    assert (fenced.name, fenced.hardware(), fenced.domain(VM)) == (
         "simulated",
         HARDWARE,
         hypervisor.domain(VM),
@@ -216,9 +222,9 @@ def test_odd_domain_files_are_guests_of_their_own_and_hide_no_other(tmp_path: Pa
     (tmp_path / "%00%ED%A0%80.domain").write_text("{}")
     found = SimulatedHypervisor(HARDWARE, tmp_path).domains()
     assert len(found) == 7
-    assert {each.instance_id for each in found if each.spec is not None} == {"good", "paused"}
-    assert {each.power for each in found if each.instance_id != "good"} == {"nostate"}
-    fences = {each.instance_id: 0 for each in found}
-    report = guests_of(found, fences, [each.instance_id for each in found])
-    assert [each.power_state for each in report.domains].count("running") == 1
-    assert json.dumps([each.to_json() for each in report.domains]).isascii()
+    assert {domain.instance_id for domain in found if domain.spec is not None} == {"good", "paused"}
+    assert {domain.power for domain in found if domain.instance_id != "good"} == {"nostate"}
+    fences = {domain.instance_id: 0 for domain in found}
+    report = guests_of(found, fences, [domain.instance_id for domain in found])
+    assert [domain.power_state for domain in report.domains].count("running") == 1
+    assert json.dumps([domain.to_json() for domain in report.domains]).isascii()

@@ -10,9 +10,9 @@ from models.errors import HostRefused, Rejected, Unreachable
 from models.hardware.cpuset import mask_of
 from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.ids import InstanceId
-from models.messages.letters import Reservation, SpawnArgs
+from models.messages.internal import Reservation, SpawnArgs
 from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec
-from workers.hypervisor.port import GuestDomain, Hardware
+from workers.hypervisor.ports import GuestDomain, Hardware
 from workers.tracker import (
     Guest,
     Tracked,
@@ -33,9 +33,9 @@ def guest(name: str, placed: dict[str, object] | None = None, **more: object) ->
 
 def holding(*guests: Guest) -> Tracked:
     tracked = empty(HARDWARE)
-    for each in guests:
-        assert refusal(tracked, each) is None
-        tracked = with_guest(tracked, each)
+    for item in guests:
+        assert refusal(tracked, item) is None
+        tracked = with_guest(tracked, item)
     return tracked
 
 
@@ -173,8 +173,8 @@ def test_over_commit_is_a_number_of_its_own_and_nothing_is_negative() -> None:
     assert (memory.capacity, memory.used, memory.overcommit) == (8192, 12288, 5120)
     assert (numbers["VCPU"].used, numbers["VCPU"].overcommit) == (6, 0)
     assert (numbers["DISK_GB"].used, numbers["DISK_GB"].overcommit) == (6, 6)
-    for each in numbers.values():
-        assert min(each.capacity, each.reserved, each.used, each.overcommit) >= 0
+    for number in numbers.values():
+        assert min(number.capacity, number.reserved, number.used, number.overcommit) >= 0
 
 
 def test_dedicated_cpus_are_counted_as_such() -> None:
@@ -277,6 +277,6 @@ def test_what_is_tracked_step_by_step_is_what_an_audit_finds(
         elif not comes:
             there.pop(name, None)
             tracker.settle(InstanceId(name), lambda: None)
-        found = audited(HARDWARE, [domain(each, kept) for each, kept in there.items()])
+        found = audited(HARDWARE, [domain(item, kept) for item, kept in there.items()])
         assert found.degraded == {}
         assert tracker.tracked == found

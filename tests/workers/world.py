@@ -13,16 +13,16 @@ from models.errors import Unreachable
 from models.hardware.cpuset import mask_of
 from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.ids import HostName, InstanceId
-from models.messages.letters import REPLY, Instruction, Letter, Reply, SpawnArgs, Token
+from models.messages.internal import REPLY, Instruction, OutgoingMessage, Reply, SpawnArgs, Token
 from tests.limits import Limit
 from workers.agent import Agent
-from workers.hypervisor.disks import disk_image
-from workers.hypervisor.fates import Fates, always_done
-from workers.hypervisor.port import Hardware
+from workers.hypervisor.fault_injection import InjectedFaults, always_done
+from workers.hypervisor.ports import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
-from workers.journal.memory import MemoryJournal
-from workers.journal.port import Journal
-from workers.lanes import in_a_thread
+from workers.hypervisor.simulated_disks import disk_image
+from workers.journal.memory_journal import MemoryJournal
+from workers.journal.ports import Journal
+from workers.keyed_executor import in_a_thread
 from workers.settings import WorkerSettings
 
 HOST = HostName("host-1")
@@ -114,18 +114,22 @@ class Mailbox:
     """Takes letters as a carrier does; while `down` it takes none."""
 
     down: bool = False
-    letters: list[Letter] = field(default_factory=list)
+    outgoing_messages: list[OutgoingMessage] = field(default_factory=list)
     posts: int = 0
 
-    def __call__(self, letters: Sequence[Letter]) -> None:
+    def __call__(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
         self.posts += 1
         if self.down:
             raise Unreachable("carrier_down", "the broker cannot be reached")
-        self.letters.extend(letters)
+        self.outgoing_messages.extend(outgoing_messages)
 
     def replies(self) -> list[Reply]:
         """The replies that arrived, in order."""
-        return [Reply.model_validate(each.body) for each in self.letters if each.task == REPLY]
+        return [
+            Reply.model_validate(outgoing_message.body)
+            for outgoing_message in self.outgoing_messages
+            if outgoing_message.task == REPLY
+        ]
 
     def outcomes(self) -> list[str]:
         """How those replies ended."""
@@ -137,7 +141,11 @@ class Mailbox:
 
     def bodies(self, task: str) -> list[dict[str, Any]]:
         """The bodies of the letters of one task."""
-        return [dict(each.body) for each in self.letters if each.task == task]
+        return [
+            dict(outgoing_message.body)
+            for outgoing_message in self.outgoing_messages
+            if outgoing_message.task == task
+        ]
 
 
 @dataclass
@@ -154,7 +162,7 @@ class Clock:
 class World:
     """A host with its hypervisor and journal, on which agents come and go."""
 
-    fates: Fates = always_done
+    injected_faults: InjectedFaults = always_done
     journal: Journal = field(default_factory=MemoryJournal)
     settings: WorkerSettings = PROMPT
     executor: Executor | None = None
@@ -164,7 +172,7 @@ class World:
     spare: Callable[[Callable[[], None]], object] = in_a_thread
 
     def __post_init__(self) -> None:
-        self.hypervisor = SimulatedHypervisor(self.hardware, fates=self.fates)
+        self.hypervisor = SimulatedHypervisor(self.hardware, injected_faults=self.injected_faults)
 
     def agent(self, started: bool = True) -> Agent:
         """One more agent of the host."""

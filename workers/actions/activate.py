@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from models.messages.base import Message, parse
-from models.messages.disks import DiskImage
-from workers.actions.work import Work
+from models.messages.root_disks import DiskImage
+from workers.actions.action_context import Work
 
 
 class ActivateArgs(Message):

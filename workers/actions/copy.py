@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from models.messages.base import Message, parse
-from workers.actions.work import Work
+from workers.actions.action_context import Work
 
 
 class CopyArgs(Message):

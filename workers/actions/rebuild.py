@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from models.messages.base import parse
-from models.messages.letters import RebuildArgs, SpawnArgs
-from workers.actions.guests import admitted
-from workers.actions.work import Work
+from models.messages.internal import RebuildArgs, SpawnArgs
+from workers.actions.action_context import Work
+from workers.actions.guest_specs import admitted
 
 
 def rebuild(work: Work) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.actions.work import Work
+from workers.actions.action_context import Work
 
 
 def snapshot(work: Work) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from models.errors import HostRefused
-from workers.actions.guests import wanted
-from workers.actions.work import Work
+from workers.actions.action_context import Work
+from workers.actions.guest_specs import wanted
 from workers.tracker import guest_of
 
 

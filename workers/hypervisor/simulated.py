@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 from models.errors import Broken, HostRefused, Unreachable
 from models.ids import InstanceId
-from models.messages.disks import DiskImage, RootDisk
-from models.messages.letters import SpawnArgs
-from workers.hypervisor.disks import disk_image, disk_of, made_disk
-from workers.hypervisor.fates import Call, Fate, Fates, always_done
-from workers.hypervisor.port import IMAGE_CORRUPT, GuestDomain, Hardware, OnProgress, Power
-from workers.hypervisor.saved import (
+from models.messages.internal import SpawnArgs
+from models.messages.root_disks import DiskImage, RootDisk
+from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults, always_done
+from workers.hypervisor.ports import IMAGE_CORRUPT, GuestDomain, Hardware, OnProgress, Power
+from workers.hypervisor.simulated_disks import disk_image, disk_of, made_disk
+from workers.hypervisor.simulated_state import (
     read_domains,
     read_images,
     read_machine_id,
@@ -35,9 +35,8 @@ OFFER_DISK, TAKE_DISK, CHECK_DISK = "offer_disk", "take_disk", "check_disk"
 
 TICK_S = 1.0
 """Time between two words on how far a copy is."""
-
 _Change: TypeAlias = Callable[[GuestDomain | None], GuestDomain | None]
-_Wait: TypeAlias = Callable[["_UnderWay", Fate], None]
+_Wait: TypeAlias = Callable[["_UnderWay", InjectedFault], None]
 
 
 @dataclass(eq=False)
@@ -57,11 +56,14 @@ class SimulatedHypervisor:
     """
 
     def __init__(
-        self, hardware: Hardware, directory: Path | None = None, fates: Fates = always_done
+        self,
+        hardware: Hardware,
+        directory: Path | None = None,
+        injected_faults: InjectedFaults = always_done,
     ) -> None:
         self._hardware = hardware
         self._directory = directory
-        self._fates = fates
+        self._fates = injected_faults
         self._lock = Lock()
         self._running: dict[InstanceId, list[_UnderWay]] = {}
         self._calls: Counter[tuple[str, str]] = Counter()
@@ -211,10 +213,10 @@ class SimulatedHypervisor:
             there = _running(instance_id, there)
             return replace(there, power="shutdown", copied_to=target)
 
-        def wait(call: _UnderWay, fate: Fate) -> None:
+        def wait(call: _UnderWay, fault: InjectedFault) -> None:
             before = self.domain(instance_id)
             if copied(before) != before:
-                _wait_telling(call, fate, on_progress)
+                _wait_telling(call, fault, on_progress)
 
         self._perform(instance_id, COPY, copied, wait)
         return self._disk(instance_id)
@@ -258,18 +260,18 @@ class SimulatedHypervisor:
             self._calls[instance_id, verb] += 1
             self._running.setdefault(instance_id, []).append(running)
         try:
-            fate = self._fates(Call(instance_id, verb, nth))
-            wait(running, fate)
+            fault = self._fates(Call(instance_id, verb, nth))
+            wait(running, fault)
             with self._lock:
                 # Looked at under the lock: an abort either comes first or comes too late.
                 if running.aborted.is_set():
                     message = f"{verb} of instance {instance_id} was aborted"
                     raise HostRefused("aborted", message, instance_id=instance_id)
-                _raise_unless_done(instance_id, verb, fate)
+                _raise_unless_done(instance_id, verb, fault)
                 act()
         finally:
             self._forget(instance_id, running)
-        if fate.ending == "lost_after":
+        if fault.ending == "lost_after":
             raise _lost(instance_id, verb)
 
     def _change(self, instance_id: InstanceId, verb: str, change: _Change) -> None:
@@ -301,33 +303,36 @@ class SimulatedHypervisor:
                 del self._running[instance_id]
 
 
-def _wait(call: _UnderWay, fate: Fate) -> None:
-    if fate.ending == "hang":
+def _wait(call: _UnderWay, fault: InjectedFault) -> None:
+    if fault.ending == "hang":
         call.aborted.wait()
-    elif fate.latency_s > 0:
-        call.aborted.wait(fate.latency_s)
+    elif fault.latency_s > 0:
+        call.aborted.wait(fault.latency_s)
 
 
-def _wait_telling(call: _UnderWay, fate: Fate, on_progress: OnProgress) -> None:
+def _wait_telling(call: _UnderWay, fault: InjectedFault, on_progress: OnProgress) -> None:
     """Wait, and say in between how much of the latency has passed."""
     began = monotonic()
-    while fate.ending != "hang":
+    while fault.ending != "hang":
         passed_s = monotonic() - began
-        if passed_s + TICK_S >= fate.latency_s:
+        if passed_s + TICK_S >= fault.latency_s:
             break
         if call.aborted.wait(TICK_S):
             return
-        on_progress(min(99, int(100 * (passed_s + TICK_S) / fate.latency_s)))
-    _wait(call, replace(fate, latency_s=max(0.0, began + fate.latency_s - monotonic())))
+        on_progress(min(99, int(100 * (passed_s + TICK_S) / fault.latency_s)))
+    _wait(
+        call,
+        replace(fault, latency_s=max(0.0, began + fault.latency_s - monotonic())),
+    )
 
 
-def _raise_unless_done(instance_id: InstanceId, verb: str, fate: Fate) -> None:
-    if fate.ending == "refused":
+def _raise_unless_done(instance_id: InstanceId, verb: str, fault: InjectedFault) -> None:
+    if fault.ending == "refused":
         message = f"the simulated hypervisor refuses to {verb} instance {instance_id}"
         raise HostRefused("simulated_refusal", message, instance_id=instance_id)
-    if fate.ending == "lost_before":
+    if fault.ending == "lost_before":
         raise _lost(instance_id, verb)
-    if fate.ending == "corrupt":
+    if fault.ending == "corrupt":
         message = f"an image came damaged during {verb} of {instance_id}: nothing is kept of it"
         raise Unreachable(IMAGE_CORRUPT, message, instance_id=instance_id)
 
@@ -363,8 +368,8 @@ def _awaits_disk(instance_id: InstanceId) -> HostRefused:
 def _stopped(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
     there = _there(instance_id, before)
     if there.power == "running":
-        message = f"instance {instance_id} runs: its disk changes meanwhile"
-        raise HostRefused("still_running", message, instance_id=instance_id)
+        text = f"instance {instance_id} runs: its disk changes meanwhile"
+        raise HostRefused("still_running", text, instance_id=instance_id)
     return there
 
 
@@ -383,8 +388,7 @@ def _activated(
     if there.power == "nostate" and disk is not None:
         there = replace(there, disk=disk_of(disk))
     there = _with_disk(instance_id, there)
-    if there.power == "shutdown":
-        # Started from its disk it would have forgotten what it was doing, and nobody would know.
+    if there.power == "shutdown":  # from its disk it would have forgotten what it was doing
         message = f"instance {instance_id} is stopped and waits for no memory"
         raise HostRefused("not_waiting", message, instance_id=instance_id)
     return replace(there, power="running")

@@ -1,6 +1,6 @@
 """What a host is made of, read from the files that describe it."""
 
-from workers.inventory.files import ImportedHost, read_host_files
-from workers.inventory.report import CpuSets
+from workers.inventory.hardware_findings import CpuSets
+from workers.inventory.host_descriptions import ImportedHost, read_host_files
 
 __all__ = ["CpuSets", "ImportedHost", "read_host_files"]

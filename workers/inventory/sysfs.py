@@ -9,8 +9,8 @@ from dataclasses import replace
 from models.errors import Rejected
 from models.hardware.cpuset import CpuMask, cpus_of, format_cpu_list, parse_cpu_list
 from models.hardware.topology import PagePool
-from workers.inventory.report import SMALL_PAGE_KIB, CellReport
-from workers.inventory.tree import Tree
+from workers.inventory.hardware_findings import SMALL_PAGE_KIB, CellReport
+from workers.inventory.sysfs_tree import Tree
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
@@ -94,7 +94,9 @@ def _cell(tree: Tree, node: int, cpus: CpuMask, meminfo: str, pages: str) -> Cel
         id=node,
         cpus=cpus,
         cores=frozenset(_core(tree, cpu) & cpus for cpu in cpus_of(cpus)),
-        sockets=frozenset(int(each) for each in packages if each is not None and each.isdigit()),
+        sockets=frozenset(
+            int(package) for package in packages if package is not None and package.isdigit()
+        ),
         memory_kib=_memory_kib(tree, meminfo),
         pools=_large_pools(tree, f"{pages}/hugepages"),
     )
@@ -103,7 +105,7 @@ def _cell(tree: Tree, node: int, cpus: CpuMask, meminfo: str, pages: str) -> Cel
 def _core(tree: Tree, cpu: int) -> CpuMask:
     below = f"{_CPU}/cpu{cpu}/topology"
     lists = f"{below}/thread_siblings_list", f"{below}/core_cpus_list"
-    name = next((each for each in lists if each in tree), lists[0])
+    name = next((item for item in lists if item in tree), lists[0])
     return _cpus(tree, name, f"{below}/thread_siblings") | 1 << cpu
 
 
@@ -131,7 +133,7 @@ def _base_page_kib(tree: Tree, nodes: Sequence[int]) -> int:
         pages = re.search(r"\bnr_free_pages ([0-9]{1,15})\b", tree.get(f"{place}/vmstat", ""))
         if free and pages and int(pages[1]) >= _ENOUGH_PAGES:
             size_kib = int(free[1]) / int(pages[1])
-            return min(_BASE_SIZES_KIB, key=lambda each: abs(each - size_kib))
+            return min(_BASE_SIZES_KIB, key=lambda item: abs(item - size_kib))
     sizes = {int(found[1]) for path in tree if (found := _HUGE.search(path))}
     if 64 in sizes:
         return SMALL_PAGE_KIB

@@ -15,7 +15,7 @@ _STANDARD: Final = frozenset(map(str, os_traits.get_traits()))
 
 def traits_of(names: Any) -> tuple[str, ...]:
     """Return a host's traits, each once; raise `Rejected` naming the first that cannot be one."""
-    if not (isinstance(names, (list, tuple)) and all(isinstance(each, str) for each in names)):
+    if not (isinstance(names, (list, tuple)) and all(isinstance(item, str) for item in names)):
         raise Rejected("field_invalid", "traits is no list of names", key="traits")
     for name in names:
         if name not in _STANDARD and not _CUSTOM.fullmatch(name):

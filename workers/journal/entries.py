@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from models.errors import Broken
 from models.messages.base import parse
-from models.messages.letters import Instruction, Reply, Token
+from models.messages.internal import Instruction, Reply, Token
 
 
 @dataclass(frozen=True, slots=True)

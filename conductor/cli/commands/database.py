@@ -6,13 +6,13 @@ from pathlib import Path
 
 import typer
 
-from conductor.cli.failures import say
-from conductor.cli.folders import make_folder
-from conductor.cli.output import Output, show_all
-from conductor.cli.tables import key, table_of
+from conductor.cli.rendering.output import Output, show_all
+from conductor.cli.rendering.text_tables import key, table_of
+from conductor.exit_codes import say
+from conductor.processes.state_folders import make_folder
 from conductor.settings import Settings, read_settings
 from models.errors import Rejected
-from models.tables.upgrade import upgrade as upgrade_tables
+from models.tables.schema_upgrade import upgrade as upgrade_tables
 from models.tables.urls import shown_url
 
 _SQLITE = "sqlite:///"

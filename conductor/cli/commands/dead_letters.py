@@ -7,20 +7,20 @@ from typing import Annotated, Final
 
 import typer
 
-from conductor.cli.failures import say
 from conductor.cli.options import Limit
-from conductor.cli.output import Output, newest, show_all, show_one
-from conductor.cli.reach import reach
-from conductor.cli.reading import only_one
-from conductor.cli.sending import carrier_of, refuse_unless_alive
-from conductor.cli.tables import fields_of, key, table_of
-from conductor.cli.views import Json, moment
-from conductor.outbox import Outbox
+from conductor.cli.rendering.json_views import Json, moment
+from conductor.cli.rendering.output import Output, newest, show_all, show_one
+from conductor.cli.rendering.text_tables import fields_of, key, table_of
+from conductor.cli.requests.request_sending import carrier_of, refuse_unless_alive
+from conductor.cli.store_queries import only_one
+from conductor.exit_codes import say
+from conductor.processes.database_access import open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import DeadLetter
+from conductor.transactions import Outbox
 from models.errors import Rejected
 from models.ids import is_uuid, new_operation_id
-from models.messages.letters import CONDUCTOR, REPORTS, Letter
+from models.messages.internal import CONDUCTOR, REPORTS, OutgoingMessage
 from models.messages.versions import VERSION_UNSUPPORTED
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The dead letter's id.")]
@@ -30,44 +30,44 @@ _COLUMNS: Final = tuple((name, key(name)) for name in ("id", "at", "queue", "tas
 
 def add_to(app: typer.Typer) -> None:
     """Add `dead-letters` with its verbs."""
-    letters = typer.Typer(help="Messages that could not be handled, with the reason.")
-    letters.command("list")(list_all)
-    letters.command("show")(show)
-    letters.command("replay")(replay)
-    letters.command("drop")(drop)
-    app.add_typer(letters, name="dead-letters", no_args_is_help=True)
+    dead_letters = typer.Typer(help="Messages that could not be handled, with the reason.")
+    dead_letters.command("list")(list_all)
+    dead_letters.command("show")(show)
+    dead_letters.command("replay")(replay)
+    dead_letters.command("drop")(drop)
+    app.add_typer(dead_letters, name="dead-letters", no_args_is_help=True)
 
 
 def list_all(limit: Limit = 100, output: Output = None) -> None:
     """List dead letters, oldest first."""
-    with reach() as here, here.store.read() as uow:
-        rows = [_view(each) for each in newest(uow.dead_letters.where(), limit)]
+    with open_database() as here, here.store.read() as uow:
+        rows = [_view(dead_letter) for dead_letter in newest(uow.dead_letters.where(), limit)]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 
-def show(letter: Id, output: Output = None) -> None:
+def show(dead_letter: Id, output: Output = None) -> None:
     """Show one dead letter whole."""
-    with reach() as here, here.store.read() as uow:
-        row = _view(_found(uow, letter))
+    with open_database() as here, here.store.read() as uow:
+        row = _view(_found(uow, dead_letter))
     show_one(row, output, lambda: fields_of(row))
 
 
-def replay(letter: Id) -> None:
+def replay(dead_letter: Id) -> None:
     """Send a message again, under its own id where it has one; the dead letter goes.
 
     A request whose id belongs to another one, or to the operation that failed because a release
     did not know its version, gets a new id: it is another operation.
     """
-    with reach() as here:
+    with open_database() as here:
         with here.store.read() as uow:
-            dead = _found(uow, letter)
+            dead = _found(uow, dead_letter)
             if here.settings.embedded:
                 refuse_unless_alive(uow)
         body = _body(dead)
         _refuse_report(dead)
         message_id = str(dead.headers.get("id", ""))
         taken = dead.reason.startswith(_ID_TAKEN) or not is_uuid(message_id)
-        again = Letter(
+        again = OutgoingMessage(
             dead.queue or CONDUCTOR, dead.task, body, new_operation_id() if taken else message_id
         )
 
@@ -79,17 +79,19 @@ def replay(letter: Id) -> None:
     say(f"sent again as {again.id}")
 
 
-def drop(letter: Id) -> None:
+def drop(dead_letter: Id) -> None:
     """Forget a dead letter."""
-    with reach() as here, here.store.begin() as uow:
-        uow.dead_letters.drop(_found(uow, letter).id)
-    say(f"dead letter {letter} dropped")
+    with open_database() as here, here.store.begin() as uow:
+        uow.dead_letters.drop(_found(uow, dead_letter).id)
+    say(f"dead letter {dead_letter} dropped")
 
 
-def _found(uow: UnitOfWork, letter: str) -> DeadLetter:
-    found = uow.dead_letters.get(letter) or only_one(uow.dead_letters, letter, "dead letters", "ID")
+def _found(uow: UnitOfWork, dead_letter: str) -> DeadLetter:
+    found = uow.dead_letters.get(dead_letter) or only_one(
+        uow.dead_letters, dead_letter, "dead letters", "ID"
+    )
     if found is None:
-        raise Rejected("dead_letter_unknown", f"ID is {letter}: no such dead letter", key="ID")
+        raise Rejected("dead_letter_unknown", f"ID is {dead_letter}: no such dead letter", key="ID")
     return found
 
 

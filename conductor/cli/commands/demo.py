@@ -12,12 +12,12 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from conductor.cli.demo.orders import INSTANCES
-from conductor.cli.demo.stage import staged
-from conductor.cli.demo.story import FLEET_FILE, Outcome, demo_settings, run_demo
-from conductor.cli.failures import DEFECT
-from conductor.cli.output import console as stdout_console
-from conductor.cli.render_host import host_picture, key_line
+from conductor.cli.demo.demo_requests import INSTANCES
+from conductor.cli.demo.demo_script import FLEET_FILE, Outcome, demo_settings, run_demo
+from conductor.cli.demo.demo_system import staged
+from conductor.cli.rendering.output import console as stdout_console
+from conductor.cli.rendering.render_host import host_picture, key_line
+from conductor.exit_codes import DEFECT
 from conductor.settings import read_settings
 
 _SVG_WIDTH = 100
@@ -75,12 +75,12 @@ def _refused(outcome: Outcome, width: int | None) -> Iterator[RenderableType]:
 
 
 def _totals(outcome: Outcome) -> Text:
-    sight = outcome.sight
-    rate = sight.active / outcome.seconds
+    status = outcome.status
+    rate = status.active / outcome.seconds
     return Text.assemble(
         ("totals  ", "bold"),
-        f"{sight.active} active in {outcome.seconds:.1f} s ({rate:.0f} builds/s), "
-        f"{outcome.retried} on a second host, {sight.failed} not placed",
+        f"{status.active} active in {outcome.seconds:.1f} s ({rate:.0f} builds/s), "
+        f"{outcome.retried} on a second host, {status.failed} not placed",
     )
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from conductor.cli.output import write_line
-from conductor.cli.pages import PAGES
+from conductor.cli.documents.pages import PAGES
+from conductor.cli.rendering.output import write_line
 from conductor.settings import read_settings
 from models.errors import Rejected
 

@@ -9,13 +9,13 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from conductor.cli.fleet_sight import FleetSight
-from conductor.cli.output import Output, show_one
-from conductor.cli.reach import reach
-from conductor.cli.reading import operation_of, whole_story
-from conductor.cli.tables import key, table_of
-from conductor.cli.views import Json, moment
-from conductor.scheduling.explain import story_of, verdicts
+from conductor.cli.fleet_inspection import FleetInspection
+from conductor.cli.rendering.json_views import Json, moment
+from conductor.cli.rendering.output import Output, show_one
+from conductor.cli.rendering.text_tables import key, table_of
+from conductor.cli.store_queries import full_history, operation_of
+from conductor.processes.database_access import open_database
+from conductor.scheduling.analysis.explanation import history_of, verdicts
 from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Decision, OperationRecord
@@ -36,9 +36,9 @@ def explain(
     output: Output = None,
 ) -> None:
     """Say why the scheduler chose what it chose: hosts looked at, ruled out, second, nearest."""
-    with reach() as here, here.store.read() as uow:
+    with open_database() as here, here.store.read() as uow:
         record = operation_of(uow, operation)
-        decisions = sorted(whole_story(uow, record).decisions, key=lambda each: each.at)
+        decisions = sorted(full_history(uow, record).decisions, key=lambda decision: decision.at)
         row = explanation(record, decisions)
         if full and decisions:
             every_host = _full(uow, here.settings, decisions[-1])
@@ -64,7 +64,7 @@ def _told(decision: Decision) -> Json:
         "operation_id": decision.operation_id,
         "instance_id": decision.instance_id,
         "host": decision.host,
-        "story": list(story_of(decision.detail, decision.host)),
+        "story": list(history_of(decision.detail, decision.host)),
         "detail": dict(decision.detail),
     }
 
@@ -72,10 +72,10 @@ def _told(decision: Decision) -> Json:
 def _answer(record: OperationRecord, told: Sequence[Json]) -> str:
     if not told:
         return f"{record.kind} asked for no host" if record.state.ended else "not decided yet"
-    refused = next((each for each in reversed(told) if each["host"] is None), None)
+    refused = next((row for row in reversed(told) if row["host"] is None), None)
     if refused is not None or len(told) == 1:
         return str((refused or told[0])["story"][0])
-    hosts = {each["host"] for each in told}
+    hosts = {row["host"] for row in told}
     return f"{len(told)} decisions on {len(hosts)} hosts; the last: {told[-1]['story'][0]}"
 
 
@@ -84,9 +84,9 @@ def _full(uow: UnitOfWork, settings: Settings, decision: Decision) -> list[dict[
     instance = uow.instances.get(decision.instance_id)
     if instance is None:
         return []
-    sight = FleetSight(uow, settings)
-    demand = sight.demand_again(instance, decision.operation_id)
-    return [each.to_json() for each in verdicts(demand, sight.fleet, sight.settings)]
+    status = FleetInspection(uow, settings)
+    spec = status.request_spec_again(instance, decision.operation_id)
+    return [verdict.to_json() for verdict in verdicts(spec, status.fleet, status.settings)]
 
 
 def _picture(row: Json) -> RenderableType:

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
-from conductor.cli.failures import say
-from conductor.cli.logs import set_up_logs
+from conductor.exit_codes import say
+from conductor.processes.logs import set_up_logs
 from conductor.settings import Settings, read_settings
 from models.errors import Rejected
 from tasks.app import make_app

@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from conductor.cli.cases import answer_file
-from conductor.cli.guest import answer_guest
-from conductor.cli.host_config import answer_host_config
-from conductor.cli.output import Format, Output, console, format_of, write_line
+from conductor.cli.cases.guest_cases import answer_guest
+from conductor.cli.cases.host_config_cases import answer_host_config
+from conductor.cli.cases.json_lines import answer_file
+from conductor.cli.rendering.output import Format, Output, console, format_of, write_line
 from conductor.settings import read_settings
 from models.hardware.cpuset import cpus_of, format_cpu_list, parse_cpu_list
 

@@ -12,9 +12,8 @@ from kombu.exceptions import KombuError
 from redis import Redis
 from redis.exceptions import RedisError
 
-from conductor import clocks
-from conductor.cli.failures import AWAY, NO
-from conductor.cli.findings import (
+from conductor import clock_agreement
+from conductor.cli.health_findings import (
     Finding,
     State,
     of_hosts,
@@ -23,20 +22,21 @@ from conductor.cli.findings import (
     oldest_of,
     running_text,
 )
-from conductor.cli.output import Output, show_all
-from conductor.cli.partner import greet
-from conductor.cli.reach import ALIVE_WITHIN_S, Reach, reach
-from conductor.cli.reading import sights_of
-from conductor.cli.tables import key, table_of
-from conductor.cli.views import HostSight, host_view
-from conductor.rounds import troubles
+from conductor.cli.rendering.json_views import HostStatus, host_view
+from conductor.cli.rendering.output import Output, show_all
+from conductor.cli.rendering.text_tables import key, table_of
+from conductor.cli.store_queries import operation_statuses_of
+from conductor.exit_codes import AWAY, NO
+from conductor.processes.database_access import ALIVE_WITHIN_S, DatabaseAccess, open_database
+from conductor.processes.placement_server import register_host
 from conductor.settings import Settings, read_settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Registration
+from conductor.upkeep import troubles
 from models.errors import ConductorError, Unreachable
 from models.units import seconds_text
 from tasks.app import make_app
-from tasks.depths import queue_depths
+from tasks.queue_depths import queue_depths
 
 _TIMEOUT_S: Final = 3
 _STALE_FACTOR: Final = 3.0
@@ -70,7 +70,7 @@ def _services(settings: Settings) -> Iterable[Finding]:
     else:
         yield _tried("broker", True, lambda: _ask_broker(settings.broker_url))
     if url := settings.placement_url.get_secret_value():
-        yield _tried("placement", True, lambda: greet(url))
+        yield _tried("placement", True, lambda: register_host(url))
     if settings.result_url:
         yield _tried("results", False, lambda: _ask_redis(settings.result_url))
 
@@ -78,15 +78,17 @@ def _services(settings: Settings) -> Iterable[Finding]:
 def _processes() -> Iterable[Finding]:
     started = time.monotonic()
     try:
-        with reach() as here, here.store.read() as uow:
-            off_s = 0.0 if here.settings.embedded else clocks.off_by(here.store)
+        with open_database() as here, here.store.read() as uow:
+            off_s = 0.0 if here.settings.embedded else clock_agreement.off_by(here.store)
             living = _living(here, uow)
             living += [
                 # A clock that is off harms nothing: it is the database's that counts.
-                Finding(f"work of {name}", "away", not name.endswith(f"/{clocks.CLOCK}"), why)
+                Finding(
+                    f"work of {name}", "away", not name.endswith(f"/{clock_agreement.CLOCK}"), why
+                )
                 for name, why in troubles(uow)
             ]
-            sights = sights_of(uow, uow.hosts.where(), here.settings.down_after_s)
+            sights = operation_statuses_of(uow, uow.hosts.where(), here.settings.down_after_s)
             waiting = [*_troubles(uow), *of_waiting(uow)]
             oldest = oldest_of(uow.operations.census(), uow.now)
             settings = here.settings
@@ -96,7 +98,7 @@ def _processes() -> Iterable[Finding]:
     detail = f"{_answered(started)}; {running_text(oldest)}"
     yield Finding("database", "ok", True, detail, {"operations": oldest})
     if off_s:
-        yield Finding("clock", "away", False, clocks.said(off_s))
+        yield Finding("clock", "away", False, clock_agreement.said(off_s))
     yield from living
     yield of_hosts(sights)
     yield from waiting
@@ -104,9 +106,9 @@ def _processes() -> Iterable[Finding]:
         yield from _queues(settings, sights)
 
 
-def _queues(settings: Settings, sights: Sequence[HostSight]) -> Iterable[Finding]:
+def _queues(settings: Settings, sights: Sequence[HostStatus]) -> Iterable[Finding]:
     """Look at the queues, where there is a broker to ask; that it is away is said already."""
-    names = [sight.host.name for sight in sights if host_view(sight)["state"] != "down"]
+    names = [status.host.name for status in sights if host_view(status)["state"] != "down"]
     try:
         found = queue_depths(make_app(settings.broker_url), names)
     except ConductorError:
@@ -114,7 +116,7 @@ def _queues(settings: Settings, sights: Sequence[HostSight]) -> Iterable[Finding
     yield from of_queues(found, names)
 
 
-def _living(here: Reach, uow: UnitOfWork) -> list[Finding]:
+def _living(here: DatabaseAccess, uow: UnitOfWork) -> list[Finding]:
     """Count processes heard of lately; an embedded system has no scheduler of its own."""
     within_s = max(ALIVE_WITHIN_S, _STALE_FACTOR * here.settings.heartbeat_s)
     kinds = ("conductor",) if here.settings.embedded else ("conductor", "scheduler")
@@ -131,13 +133,27 @@ def _living(here: Reach, uow: UnitOfWork) -> list[Finding]:
 def _troubles(uow: UnitOfWork) -> Iterable[Finding]:
     """Name the guests that are left alone, and workers that were refused or have complained."""
     troubled = uow.registrations.where(troubled=True)
-    strange = [each for each in troubled if each.unexpected_count]
+    strange = [registration for registration in troubled if registration.unexpected_count]
     if strange:
-        count = sum(each.unexpected_count for each in strange)
+        count = sum(registration.unexpected_count for registration in strange)
         yield Finding("guests", "away", False, f"{count} unexpected ones {_on(strange)}")
     for name, words in (
-        ("workers", [(each.host, each.refused.get("reason")) for each in troubled if each.refused]),
-        ("notes", [(each.host, n.get("message")) for each in troubled for n in each.notes]),
+        (
+            "workers",
+            [
+                (registration.host, registration.refused.get("reason"))
+                for registration in troubled
+                if registration.refused
+            ],
+        ),
+        (
+            "notes",
+            [
+                (registration.host, n.get("message"))
+                for registration in troubled
+                for n in registration.notes
+            ],
+        ),
     ):
         if words:
             told = "; ".join(f"{host}: {text}" for host, text in words[:_NAMED_MOST])
@@ -146,7 +162,7 @@ def _troubles(uow: UnitOfWork) -> Iterable[Finding]:
 
 
 def _on(hosts: Sequence[Registration]) -> str:
-    named = [f"{each.host} ({each.unexpected_count})" for each in hosts[:_NAMED_MOST]]
+    named = [f"{host.host} ({host.unexpected_count})" for host in hosts[:_NAMED_MOST]]
     more = f" and {len(hosts) - _NAMED_MOST} more hosts" if len(hosts) > _NAMED_MOST else ""
     return f"left alone on {', '.join(named)}{more}: see `hosts show`"
 

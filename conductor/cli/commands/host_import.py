@@ -9,25 +9,25 @@ from typing import Annotated, Final
 
 import typer
 
-from conductor.admission import namesake
-from conductor.cli.failures import say
-from conductor.cli.output import Output, show_all
-from conductor.cli.reach import reach
-from conductor.cli.sending import carrier_of
-from conductor.cli.tables import key, table_of
-from conductor.cli.views import Json
-from conductor.outbox import Outbox
+from conductor.cli.rendering.json_views import Json
+from conductor.cli.rendering.output import Output, show_all
+from conductor.cli.rendering.text_tables import key, table_of
+from conductor.cli.requests.request_sending import carrier_of
+from conductor.exit_codes import say
+from conductor.hosts.admission import namesake
 from conductor.placement.providers import provider_id_of
 from conductor.placement.resources import Ratios, inventory_of
+from conductor.processes.database_access import open_database
 from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
+from conductor.transactions import Outbox
 from models.errors import Rejected
 from models.hardware.accounting import without_use
 from models.hardware.cpuset import parse_cpu_list
 from models.hardware.host_rules import refuse_excess
-from models.messages.hardware import host_to_json
-from models.messages.letters import Reservation
+from models.messages.hardware_json import host_to_json
+from models.messages.internal import Reservation
 from workers.inventory import CpuSets, ImportedHost, read_host_files
 
 
@@ -51,7 +51,7 @@ def import_hosts(
         for note in host.notes:
             say(f"{host.name}: {note}")
     if not dry_run:
-        with reach() as here:
+        with open_database() as here:
             Outbox(here.store, carrier_of(here)).run(partial(_register, here.settings, found))
     rows = [_imported(host) for host in found]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))

@@ -9,22 +9,22 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from conductor import hosts as rules
+from conductor.cli.arguments import member
 from conductor.cli.commands.host_import import import_hosts
-from conductor.cli.failures import say
 from conductor.cli.options import Limit
-from conductor.cli.output import Format, Output, console, newest, show_all, show_one
-from conductor.cli.reach import reach
-from conductor.cli.reading import guests_of, hosts_named, sights_of
-from conductor.cli.render_host import host_picture, key_line
-from conductor.cli.render_layout import size_text
-from conductor.cli.sending import carrier_of
-from conductor.cli.tables import fields_of, key, table_of
-from conductor.cli.views import Json, host_view
-from conductor.cli.words import member
-from conductor.outbox import Outbox
+from conductor.cli.rendering.json_views import Json, host_view
+from conductor.cli.rendering.output import Format, Output, console, newest, show_all, show_one
+from conductor.cli.rendering.render_host import host_picture, key_line
+from conductor.cli.rendering.render_layout import size_text
+from conductor.cli.rendering.text_tables import fields_of, key, table_of
+from conductor.cli.requests.request_sending import carrier_of
+from conductor.cli.store_queries import guests_of, hosts_named, operation_statuses_of
+from conductor.exit_codes import say
+from conductor.hosts import host_administration as rules
+from conductor.processes.database_access import open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
+from conductor.transactions import Outbox
 from models.hardware.cpuset import format_cpu_list, mask_of
 from models.lifecycle import HostState
 from models.units import MIB_PER_GIB
@@ -55,18 +55,18 @@ def list_all(
 ) -> None:
     """List hosts with their state and use."""
     asked = member(HostState, state, "state")
-    with reach() as here, here.store.read() as uow:
-        sights = sights_of(uow, uow.hosts.where(), here.settings.down_after_s)
-    views = [host_view(sight) for sight in sights]
+    with open_database() as here, here.store.read() as uow:
+        sights = operation_statuses_of(uow, uow.hosts.where(), here.settings.down_after_s)
+    views = [host_view(status) for status in sights]
     rows = newest([row for row in views if asked is None or row["state"] == asked], limit)
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 
 def show(host: Name, output: Output = None) -> None:
     """Show one host: its state, NUMA cells, use by resource class, instances."""
-    with reach() as here, here.store.read() as uow:
-        sight = sights_of(uow, hosts_named(uow, [host]), here.settings.down_after_s)[0]
-    row = host_view(sight)
+    with open_database() as here, here.store.read() as uow:
+        status = operation_statuses_of(uow, hosts_named(uow, [host]), here.settings.down_after_s)[0]
+    row = host_view(status)
     show_one(row, output, lambda: _picture(row))
 
 
@@ -77,14 +77,14 @@ def map_(
     output: Output = None,
 ) -> None:
     """Draw hosts: NUMA cells, cores and threads coloured by instance, memory and huge pages."""
-    with reach() as here, here.store.read() as uow:
+    with open_database() as here, here.store.read() as uow:
         found = hosts_named(uow, host) if host else sorted(uow.hosts.where(), key=_name_of)
-        sights = sights_of(uow, found, here.settings.down_after_s)
-        guests = {each.name: guests_of(uow, each.name) for each in found}
-    rows = [host_view(sight) for sight in sights]
+        sights = operation_statuses_of(uow, found, here.settings.down_after_s)
+        guests = {item.name: guests_of(uow, item.name) for item in found}
+    rows = [host_view(status) for status in sights]
     pictures = [
-        host_picture(sight.host, guests[sight.host.name], row["state"])
-        for sight, row in zip(sights, rows, strict=True)
+        host_picture(status.host, guests[status.host.name], row["state"])
+        for status, row in zip(sights, rows, strict=True)
     ]
     if (output or Format.TABLE) is Format.TABLE:
         console().print(Group(*pictures, key_line()))
@@ -127,7 +127,7 @@ def _change(names: Sequence[str], change: Callable[[UnitOfWork, str], object]) -
         for name in names:
             change(uow, name)
 
-    with reach() as here:
+    with open_database() as here:
         Outbox(here.store, carrier_of(here)).run(work)
 
 

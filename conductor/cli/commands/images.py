@@ -6,14 +6,14 @@ from typing import Annotated, Final
 
 import typer
 
-from conductor.cli.asking import Manner, ask_for
-from conductor.cli.catalogue import Kind, add_group, define
+from conductor.cli.arguments import pairs
+from conductor.cli.catalogue_commands import Kind, add_group, define
 from conductor.cli.options import DEFAULT_PROJECT, Deadline, Project, Timeout, Wait
-from conductor.cli.output import Output
-from conductor.cli.reach import reach
-from conductor.cli.tables import key
-from conductor.cli.waiting import DEFAULT_TIMEOUT_S
-from conductor.cli.words import pairs
+from conductor.cli.rendering.output import Output
+from conductor.cli.rendering.text_tables import key
+from conductor.cli.requests.send_and_wait import Manner, ask_for
+from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S
+from conductor.processes.database_access import open_database
 from models.messages.requests import CacheImages
 
 _KIND: Final = Kind(
@@ -73,5 +73,5 @@ def cache(
         "images": image,
         "deadline_s": deadline,
     }
-    with reach() as here:
+    with open_database() as here:
         ask_for(here, CacheImages.task, body, Manner(wait, timeout, output))

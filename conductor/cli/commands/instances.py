@@ -8,13 +8,13 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from conductor.cli.arguments import member
 from conductor.cli.options import HostFilter, Limit, ProjectFilter
-from conductor.cli.output import Output, newest, show_all, show_one
-from conductor.cli.reach import reach
-from conductor.cli.reading import actions_of, instance_named
-from conductor.cli.tables import clock_time, fields_of, key, table_of
-from conductor.cli.views import Json, action_view, instance_view
-from conductor.cli.words import member
+from conductor.cli.rendering.json_views import Json, action_view, instance_view
+from conductor.cli.rendering.output import Output, newest, show_all, show_one
+from conductor.cli.rendering.text_tables import clock_time, fields_of, key, table_of
+from conductor.cli.store_queries import actions_of, instance_named
+from conductor.processes.database_access import open_database
 from models.lifecycle import InstanceState
 
 _SHOWN: Final = (
@@ -54,12 +54,12 @@ def list_all(
 ) -> None:
     """List instances, oldest first."""
     asked = member(InstanceState, state, "state")
-    states = [asked] if asked else [each for each in InstanceState if each is not _GONE]
+    states = [asked] if asked else [literal for literal in InstanceState if literal is not _GONE]
     equals: dict[str, Any] = {"state": states, "host": host, "project_id": project}
-    with reach() as here, here.store.read() as uow:
+    with open_database() as here, here.store.read() as uow:
         given = {name: value for name, value in equals.items() if value is not None}
         found = newest(uow.instances.where(**given), limit)
-        rows = [instance_view(each) for each in found]
+        rows = [instance_view(instance) for instance in found]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 
@@ -68,7 +68,7 @@ def show(
     output: Output = None,
 ) -> None:
     """Show one instance: what it is, where it is, on which CPUs and pages."""
-    with reach() as here, here.store.read() as uow:
+    with open_database() as here, here.store.read() as uow:
         row = instance_view(instance_named(uow, instance))
     show_one(row, output, lambda: _picture(row))
 
@@ -78,8 +78,8 @@ def actions(
     output: Output = None,
 ) -> None:
     """Show what was done to an instance: who asked for what, when, what happened, how it ended."""
-    with reach() as here, here.store.read() as uow:
-        rows = [action_view(each) for each in actions_of(uow, instance)]
+    with open_database() as here, here.store.read() as uow:
+        rows = [action_view(action) for action in actions_of(uow, instance)]
     show_all(rows, output, lambda: _story(rows))
 
 
@@ -97,7 +97,7 @@ def _way(row: Json) -> str | None:
 
 
 def _who(row: Json) -> str:
-    return " ".join(each for each in (row["project_id"], row["user_id"], row["request_id"]) if each)
+    return " ".join(item for item in (row["project_id"], row["user_id"], row["request_id"]) if item)
 
 
 def _picture(row: Json) -> RenderableType:

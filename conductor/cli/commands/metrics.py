@@ -8,10 +8,10 @@ from functools import partial
 import typer
 from prometheus_client import CollectorRegistry, generate_latest
 
-from conductor.cli.metrics import Standing
-from conductor.cli.reach import reach
+from conductor.processes.database_access import open_database
+from conductor.processes.metrics_exporter import SystemMetrics
 from tasks.app import make_app
-from tasks.depths import queue_depths
+from tasks.queue_depths import queue_depths
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,9 +25,9 @@ def metrics() -> None:
     What only processes count (decisions, conflicts, ends) they tell themselves, on
     CONDUCTOR_METRICS_PORT.
     """
-    with reach() as here:
+    with open_database() as here:
         url = here.settings.broker_url
         depths = partial(queue_depths, make_app(url)) if url else None
         registry = CollectorRegistry()
-        registry.register(Standing(here.store, depths))
+        registry.register(SystemMetrics(here.store, depths))
         sys.stdout.write(generate_latest(registry).decode())

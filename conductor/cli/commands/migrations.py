@@ -10,18 +10,18 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from conductor.cli.asking import Manner, ask_for
-from conductor.cli.failures import say
+from conductor.cli.arguments import member
 from conductor.cli.options import DEFAULT_PROJECT, HostFilter, Limit, Project, Timeout, Wait
-from conductor.cli.output import Output, newest, show_all, show_one
-from conductor.cli.reach import Reach, reach
-from conductor.cli.reading import chunks, only_one
-from conductor.cli.sending import send_request
-from conductor.cli.tables import clock_time, fields_of, key, table_of
-from conductor.cli.views import Json, migration_view
-from conductor.cli.waiting import DEFAULT_TIMEOUT_S, await_end
-from conductor.cli.words import member
+from conductor.cli.rendering.json_views import Json, migration_view
+from conductor.cli.rendering.output import Output, newest, show_all, show_one
+from conductor.cli.rendering.text_tables import clock_time, fields_of, key, table_of
+from conductor.cli.requests.request_sending import send_request
+from conductor.cli.requests.send_and_wait import Manner, ask_for
+from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S, await_end
+from conductor.cli.store_queries import chunks, only_one
+from conductor.exit_codes import say
 from conductor.operations import OPERATIONS
+from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Migration, OperationRecord
 from models.errors import Rejected
@@ -72,17 +72,17 @@ def list_all(
     """List moves, oldest first."""
     asked = MigrationState.ERROR if failed else member(MigrationState, state, "state")
     equals: dict[str, Any] = {"state": asked, "kind": member(MigrationKind, kind, "kind")}
-    with reach() as here, here.store.read() as uow:
+    with open_database() as here, here.store.read() as uow:
         given = {name: value for name, value in equals.items() if value is not None}
         found = [
-            each
-            for each in uow.migrations.where(**given)
-            if host is None or host in (each.source, each.target)
+            migration
+            for migration in uow.migrations.where(**given)
+            if host is None or host in (migration.source, migration.target)
         ]
         if failed:
-            mended = mended_since(uow, [each.operation_id for each in found])
-            found = [each for each in found if each.operation_id not in mended]
-        rows = [migration_view(uow, each) for each in newest(found, limit)]
+            mended = mended_since(uow, [migration.operation_id for migration in found])
+            found = [migration for migration in found if migration.operation_id not in mended]
+        rows = [migration_view(uow, migration) for migration in newest(found, limit)]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 
 
@@ -91,7 +91,7 @@ def show(
     output: Output = None,
 ) -> None:
     """Show one move: both ends, what each holds now, why it failed, its story."""
-    with reach() as here, here.store.read() as uow:
+    with open_database() as here, here.store.read() as uow:
         found = _move(uow, migration)
         if found is None:
             message = f"ID is {migration}: no such migration"
@@ -120,12 +120,12 @@ def replay(
     """Take up again what has failed: forward, back, declared done, or refused with the reasons."""
     if bool(ids) == every:
         raise Rejected("ids_missing", "name IDs to replay, or --all", key="ID")
-    with reach() as here:
+    with open_database() as here:
         with here.store.read() as uow:
             old = (
                 _failed_since(uow, since)
                 if every
-                else [_operation(uow, each) for each in ids or ()]
+                else [_operation(uow, identifier) for identifier in ids or ()]
             )
         if len(old) == 1 and not dry_run:
             body = {"context": {"project_id": project}, "operation_id": old[0].id}
@@ -138,7 +138,7 @@ def replay(
 
 
 def _replay_many(
-    here: Reach,
+    here: DatabaseAccess,
     old: list[OperationRecord],
     asked: tuple[str, bool],
     limit_running: int,

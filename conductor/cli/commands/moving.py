@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from conductor.cli.asking import Manner, Which, ask_for
 from conductor.cli.options import DEFAULT_PROJECT, Deadline, Project, Timeout, Wait
-from conductor.cli.output import Output
-from conductor.cli.reach import reach
-from conductor.cli.reading import instance_named
-from conductor.cli.waiting import DEFAULT_TIMEOUT_S
-from conductor.operations.requested import flavor_of, image_of
+from conductor.cli.rendering.output import Output
+from conductor.cli.requests.send_and_wait import Manner, Which, ask_for
+from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S
+from conductor.cli.store_queries import instance_named
+from conductor.operations.steps.build_request import flavor_of, image_of
+from conductor.processes.database_access import open_database
 from conductor.store.ports import UnitOfWork
 from models.errors import Rejected
 from models.messages.requests import (
@@ -193,7 +193,7 @@ def unshelve(
 def _ask(
     kind: type[InstanceRequest], instance: str, project: str, manner: Manner, **asked: Any
 ) -> None:
-    with reach() as here:
+    with open_database() as here:
         with here.store.read() as uow:
             found = instance_named(uow, instance)
             _refuse_unknown_names(uow, asked)

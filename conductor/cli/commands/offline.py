@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from conductor.cli.cases import answer_file
-from conductor.cli.fit import answer_fit
+from conductor.cli.cases.fit_cases import answer_fit
+from conductor.cli.cases.json_lines import answer_file
 from conductor.settings import read_settings
 
 

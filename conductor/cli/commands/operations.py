@@ -11,23 +11,37 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from conductor.cli.failures import say
+from conductor.cli.arguments import member
 from conductor.cli.options import HostFilter, Limit, ProjectFilter, Timeout
-from conductor.cli.output import Format, Output, format_of, newest, show_all, show_one, write_lines
-from conductor.cli.output import console as stdout_console
-from conductor.cli.reach import Reach, reach
-from conductor.cli.reading import chunks, operation_of, operations_on_host, stories_of, whole_story
-from conductor.cli.sending import carrier_of, refuse_unless_alive
-from conductor.cli.tables import clock_time, fields_of, key, table_of
-from conductor.cli.views import Json, event_view, operation_view
-from conductor.cli.waiting import DEFAULT_TIMEOUT_S, verdict
-from conductor.cli.words import member
+from conductor.cli.rendering.json_views import Json, event_view, operation_view
+from conductor.cli.rendering.output import (
+    Format,
+    Output,
+    format_of,
+    newest,
+    show_all,
+    show_one,
+    write_lines,
+)
+from conductor.cli.rendering.output import console as stdout_console
+from conductor.cli.rendering.text_tables import clock_time, fields_of, key, table_of
+from conductor.cli.requests.request_sending import carrier_of, refuse_unless_alive
+from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S, verdict
+from conductor.cli.store_queries import (
+    chunks,
+    full_history,
+    operation_of,
+    operations_on_host,
+    stories_of,
+)
+from conductor.exit_codes import say
 from conductor.liveness import UNANSWERED_AFTER_S
 from conductor.operations import OPERATIONS
-from conductor.operations.engine import Engine
-from conductor.outbox import Outbox
+from conductor.operations.engine.transitions import Engine
+from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
+from conductor.transactions import Outbox
 from models.errors import Rejected, Unreachable
 from models.lifecycle import OperationState
 from models.units import seconds_text
@@ -85,7 +99,7 @@ def list_all(
         message = f"kind is {kind}: should be one of {', '.join(kinds)}"
         raise Rejected("value_unknown", message, key="kind")
     equals["project_id"] = project
-    with reach() as here, here.store.read() as uow:
+    with open_database() as here, here.store.read() as uow:
         given = {name: value for name, value in equals.items() if value is not None}
         records = uow.operations.where(**given)
         if host is not None:
@@ -97,16 +111,16 @@ def list_all(
 
 def show(operation: Id, output: Output = None) -> None:
     """Show one operation: where it stands, what was tried and why, its story."""
-    with reach() as here, here.store.read() as uow:
+    with open_database() as here, here.store.read() as uow:
         record = operation_of(uow, operation)
-        row = operation_view(record, whole_story(uow, record), uow.now)
+        row = operation_view(record, full_history(uow, record), uow.now)
     show_one(row, output, lambda: _picture(row))
 
 
 def watch(operation: Id, timeout: Timeout = DEFAULT_TIMEOUT_S, output: Output = None) -> None:
     """Print the story of an operation and of its children while it happens, until it ends."""
     form = format_of(output)
-    with reach() as here:
+    with open_database() as here:
         _await_acceptance(here, operation, timeout)
         for rows in _news(here, operation, timeout):
             if form is Format.TABLE:
@@ -126,7 +140,7 @@ def cancel(
     reason: Annotated[str, typer.Option(help="Why, for its story.")] = "cancelled by an operator",
 ) -> None:
     """Ask an operation to turn back at its next boundary; what it did is undone."""
-    with reach() as here:
+    with open_database() as here:
         with here.store.read() as uow:
             record = operation_of(uow, operation)
             if here.settings.embedded:
@@ -152,7 +166,7 @@ def _views(uow: UnitOfWork, records: Sequence[OperationRecord]) -> list[Json]:
     return [operation_view(record, stories[record.id], uow.now) for record in records]
 
 
-def _await_acceptance(here: Reach, operation_id: str, timeout_s: float) -> None:
+def _await_acceptance(here: DatabaseAccess, operation_id: str, timeout_s: float) -> None:
     """Give a request that has just been sent a moment to arrive."""
     deadline = time.monotonic() + min(timeout_s, _ARRIVES_WITHIN_S)
     while time.monotonic() < deadline:
@@ -162,7 +176,7 @@ def _await_acceptance(here: Reach, operation_id: str, timeout_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def _news(here: Reach, operation_id: str, timeout_s: float) -> Iterator[list[Json]]:
+def _news(here: DatabaseAccess, operation_id: str, timeout_s: float) -> Iterator[list[Json]]:
     """Return what has newly happened, again and again, until the operation has ended."""
     deadline = time.monotonic() + timeout_s
     told: set[int | None] = set()
@@ -170,7 +184,7 @@ def _news(here: Reach, operation_id: str, timeout_s: float) -> Iterator[list[Jso
         with here.store.read() as uow:
             record = operation_of(uow, operation_id)
             family = [record, *uow.operations.where(parent_id=record.id)]
-            kinds = {each.id: each.kind for each in family}
+            kinds = {operation.id: operation.kind for operation in family}
             events = [e for ids in chunks(list(kinds)) for e in uow.events.where(operation_id=ids)]
         fresh = sorted((e for e in events if e.id not in told), key=lambda event: event.at)
         told.update(event.id for event in fresh)
@@ -237,7 +251,7 @@ def _why(decision: Json) -> str:
     if detail.get("error"):
         return str(detail["error"].get("message"))
     parts = [f"of {detail.get('hosts', '?')} hosts"]
-    parts += [f"{each['hosts']} {each['check']}" for each in detail.get("checks", ())]
+    parts += [f"{item['hosts']} {item['check']}" for item in detail.get("checks", ())]
     if detail.get("alternates"):
         parts.append(f"else {' '.join(detail['alternates'])}")
     return ", ".join(parts)

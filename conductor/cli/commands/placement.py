@@ -9,17 +9,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from conductor.cli.commands.providers import add_verbs
-from conductor.cli.failures import say
-from conductor.cli.output import Output, show_all
-from conductor.cli.partner import partner_of
-from conductor.cli.reach import Reach, reach
-from conductor.cli.sending import carrier_of
-from conductor.cli.tables import key, table_of
-from conductor.outbox import Outbox
-from conductor.placement.audit import Finding, audit, read_books
-from conductor.placement.heal import heal_consumer, heal_provider
-from conductor.placement.partner import Difference
+from conductor.cli.commands.placement_providers import add_verbs
+from conductor.cli.rendering.output import Output, show_all
+from conductor.cli.rendering.text_tables import key, table_of
+from conductor.cli.requests.request_sending import carrier_of
+from conductor.exit_codes import say
+from conductor.placement.consistency.allocation_audit import Finding, audit, read_books
+from conductor.placement.consistency.heal import heal_consumer, heal_provider
+from conductor.placement.sync.mirror import Difference
+from conductor.processes.database_access import DatabaseAccess, open_database
+from conductor.processes.placement_server import mirror_of
+from conductor.transactions import Outbox
 from models.errors import Rejected
 
 NO: Final = 3
@@ -47,9 +47,9 @@ def add_to(app: typer.Typer) -> None:
 
 def audit_all(output: Output = None) -> None:
     """Add up who should hold what, who does and what is noted; exit 3 where it differs."""
-    with reach() as here:
-        rows = [_row(each) for each in _findings(here)]
-        rows += [_told(each) for each in _differences(here)]
+    with open_database() as here:
+        rows = [_row(finding) for finding in _findings(here)]
+        rows += [_told(difference) for difference in _differences(here)]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
     if not rows:
         say("everything adds up")
@@ -64,15 +64,17 @@ def heal(
     output: Output = None,
 ) -> None:
     """Put right what an audit finds; lists what it would do unless told to apply it."""
-    with reach() as here:
-        healings = [_Healing(each, _WOULD if each.healable else _LEFT) for each in _findings(here)]
+    with open_database() as here:
+        healings = [
+            _Healing(finding, _WOULD if finding.healable else _LEFT) for finding in _findings(here)
+        ]
         if apply:
-            healings = _heal_all(here, [each.finding for each in healings], force=force)
-        rows = [{**_row(each.finding), "outcome": each.outcome} for each in healings]
+            healings = _heal_all(here, [healing.finding for healing in healings], force=force)
+        rows = [{**_row(healing.finding), "outcome": healing.outcome} for healing in healings]
         told, failed = _tell(here, apply=apply)
         rows += told
     show_all(rows, output, lambda: table_of(rows, _HEALED_COLUMNS))
-    left = sum(not each.done for each in healings) + failed
+    left = sum(not healing.done for healing in healings) + failed
     say(f"{len(rows) - left} healed, {left} left" if apply else _advice(rows))
     raise typer.Exit(NO if left and apply else 0)
 
@@ -84,32 +86,34 @@ class _Healing:
     done: bool = False
 
 
-def _findings(here: Reach) -> list[Finding]:
+def _findings(here: DatabaseAccess) -> list[Finding]:
     with here.store.read() as uow:
         books = read_books(uow)
     return audit(books)
 
 
-def _differences(here: Reach) -> list[Difference]:
+def _differences(here: DatabaseAccess) -> list[Difference]:
     """Return what our consumers hold otherwise at the Placement server, if there is one."""
-    partner = partner_of(here.settings, here.store)
-    return list(partner.differences()) if partner else []
+    mirror = mirror_of(here.settings, here.store)
+    return list(mirror.differences()) if mirror else []
 
 
-def _tell(here: Reach, *, apply: bool) -> tuple[list[dict[str, Any]], int]:
+def _tell(here: DatabaseAccess, *, apply: bool) -> tuple[list[dict[str, Any]], int]:
     """Return the differences with what becomes of them, and how many are left."""
-    partner = partner_of(here.settings, here.store)
-    before = list(partner.differences()) if partner else []
-    if partner is None or not apply or not before:
-        return [{**_told(each), "outcome": _WOULD} for each in before], 0
-    partner.follow()
-    left = {(each.provider, each.consumer_id) for each in partner.differences()}
+    mirror = mirror_of(here.settings, here.store)
+    before = list(mirror.differences()) if mirror else []
+    if mirror is None or not apply or not before:
+        return [{**_told(difference), "outcome": _WOULD} for difference in before], 0
+    mirror.follow()
+    left = {(difference.provider, difference.consumer_id) for difference in mirror.differences()}
     rows = [
         {
-            **_told(each),
-            "outcome": "left" if (each.provider, each.consumer_id) in left else "healed",
+            **_told(difference),
+            "outcome": "left"
+            if (difference.provider, difference.consumer_id) in left
+            else "healed",
         }
-        for each in before
+        for difference in before
     ]
     return rows, len(left)
 
@@ -125,22 +129,22 @@ def _told(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _heal_all(here: Reach, findings: Sequence[Finding], *, force: bool) -> list[_Healing]:
+def _heal_all(here: DatabaseAccess, findings: Sequence[Finding], *, force: bool) -> list[_Healing]:
     """Heal consumers, then what is still noted wrongly; each in a transaction of its own."""
     refused: dict[tuple[str, str | None], str] = {}
     run = Outbox(here.store, carrier_of(here)).run
-    for each in sorted(findings, key=lambda finding: finding.consumer_id is None):
-        if not each.healable:
+    for item in sorted(findings, key=lambda finding: finding.consumer_id is None):
+        if not item.healable:
             continue
         try:
-            if each.consumer_id is not None:
-                run(partial(heal_consumer, consumer_id=each.consumer_id, force=force))
+            if item.consumer_id is not None:
+                run(partial(heal_consumer, consumer_id=item.consumer_id, force=force))
             else:
-                run(partial(heal_provider, name=each.provider, force=force))
+                run(partial(heal_provider, name=item.provider, force=force))
         except Rejected as error:
-            refused[each.provider, each.consumer_id] = error.message
-    left = {(each.provider, each.consumer_id, each.code) for each in _findings(here)}
-    return [_outcome(each, refused, left) for each in findings]
+            refused[item.provider, item.consumer_id] = error.message
+    left = {(item.provider, item.consumer_id, item.code) for item in _findings(here)}
+    return [_outcome(item, refused, left) for item in findings]
 
 
 def _outcome(
@@ -161,5 +165,5 @@ def _row(finding: Finding) -> dict[str, Any]:
 def _advice(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "everything adds up"
-    healable = sum(bool(each["healable"]) for each in rows)
+    healable = sum(bool(row["healable"]) for row in rows)
     return f"nothing is changed; --apply would heal {healable} of {len(rows)}"

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from conductor.cli.catalogue import Kind, add_group, define
-from conductor.cli.output import Output
-from conductor.cli.tables import key
-from conductor.cli.words import pairs
+from conductor.cli.arguments import pairs
+from conductor.cli.catalogue_commands import Kind, add_group, define
+from conductor.cli.rendering.output import Output
+from conductor.cli.rendering.text_tables import key
 from models.errors import Rejected
 
 _SIZES: Final = ("instances", "cores", "memory_mb", "disk_gb")

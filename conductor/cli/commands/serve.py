@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from conductor.cli.logs import set_up_logs
-from conductor.cli.words import pairs
+from conductor.cli.arguments import pairs
+from conductor.processes.logs import set_up_logs
 from conductor.settings import Settings, read_settings
 from models.errors import Rejected
 from models.ids import HOST_RULE, is_host_name
@@ -34,13 +34,13 @@ def add_to(app: typer.Typer) -> None:
 def conductor() -> None:
     """Accept requests and carry operations out; any number may run."""
     # Imported here, so that a compute worker's process never holds the database's code.
-    roles = importlib.import_module("conductor.cli.roles")
+    roles = importlib.import_module("conductor.processes.control_processes")
     raise typer.Exit(roles.run_conductor(_settings()))
 
 
 def scheduler() -> None:
     """Choose hosts and claim them; any number may run."""
-    roles = importlib.import_module("conductor.cli.roles")
+    roles = importlib.import_module("conductor.processes.control_processes")
     raise typer.Exit(roles.run_scheduler(_settings()))
 
 
@@ -68,7 +68,7 @@ def compute(
     ] = None,
 ) -> None:
     """Carry out instructions on one host: one process a host, without a database."""
-    worker = importlib.import_module("conductor.cli.compute_worker")
+    worker = importlib.import_module("conductor.processes.compute_process")
     settings = _settings()
     folder = (state_dir or settings.state_dir / "compute") / _folder(host)
     habits, traits = pairs(habit, "habit"), tuple(trait or ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from conductor.cli.simulate import simulate
+from conductor.cli.cases.simulate_trace import simulate
 
 
 def add_to(app: typer.Typer) -> None:

@@ -10,21 +10,21 @@ from typing import Annotated
 import typer
 
 from conductor.cli.commands.database import prepared
-from conductor.cli.embedded import ComputeHost, Embedded
-from conductor.cli.failures import say
-from conductor.cli.logs import set_up_logs
-from conductor.cli.output import write_line
-from conductor.cli.reach import say_goodbye
-from conductor.cli.simulated_hosts import default_hardware
-from conductor.cli.waiting import await_system
+from conductor.cli.rendering.output import write_line
+from conductor.cli.requests.wait_display import await_system
+from conductor.exit_codes import say
+from conductor.processes.database_access import drop_heartbeat
+from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.processes.logs import set_up_logs
+from conductor.processes.simulated_hosts import default_hardware
 from conductor.settings import Settings, read_settings
-from conductor.store.open import open_store
+from conductor.store.open_store import open_store
 from models.errors import Rejected
-from models.messages.letters import CONDUCTOR
-from workers.hypervisor.port import Hardware
+from models.messages.internal import CONDUCTOR
+from workers.hypervisor.ports import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.inventory import read_host_files
-from workers.journal.file import FileJournal
+from workers.journal.journal_file import FileJournal
 
 
 def add_to(app: typer.Typer) -> None:
@@ -58,7 +58,7 @@ def up(
     write_line("ready")
     stopping.wait()
     system.stop()
-    say_goodbye(store, CONDUCTOR)
+    drop_heartbeat(store, CONDUCTOR)
     store.close()
 
 
@@ -66,7 +66,10 @@ def _fleet(settings: Settings, count: int, files: list[Path] | None) -> list[Com
     """Return the hosts, each with its journal and guests in the state directory."""
     named: dict[str, Hardware] = {}
     if files:
-        named = {each.name: each.hardware for each in read_host_files(files)}
+        named = {
+            read_host_file.name: read_host_file.hardware
+            for read_host_file in read_host_files(files)
+        }
     else:
         named = {f"host-{number:02}": default_hardware() for number in range(1, count + 1)}
     return [

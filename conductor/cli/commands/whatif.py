@@ -8,16 +8,16 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from conductor.cli.fleet_sight import FleetSight, Wish
-from conductor.cli.output import Output, show_one
-from conductor.cli.reach import reach
-from conductor.cli.tables import key, table_of
-from conductor.cli.views import Json
-from conductor.scheduling.capacity import Capacity, Loss, Room
-from conductor.scheduling.checks import sentence
-from conductor.scheduling.choice import NoHost, Selection
-from conductor.scheduling.explain import story_of
-from conductor.scheduling.whatif import Search, WhatIf
+from conductor.cli.fleet_inspection import FleetInspection, Wish
+from conductor.cli.rendering.json_views import Json
+from conductor.cli.rendering.output import Output, show_one
+from conductor.cli.rendering.text_tables import key, table_of
+from conductor.processes.database_access import open_database
+from conductor.scheduling.analysis.explanation import history_of
+from conductor.scheduling.analysis.fleet_capacity import Capacity, Headroom, Loss
+from conductor.scheduling.analysis.what_if import Search, WhatIf
+from conductor.scheduling.fleet.filter_verdicts import sentence
+from conductor.scheduling.host_selection import NoHost, Selection
 
 NO: Final = 3
 _MOST_SHOWN: Final = 20
@@ -49,14 +49,14 @@ def what_if(
     output: Output = None,
 ) -> None:
     """Say where instances would go and why, or why nowhere; nothing is claimed."""
-    with reach() as here, here.store.read() as uow:
-        sight = FleetSight(uow, here.settings)
-        demand = sight.demand_of(Wish(flavor, image, project, zone, host, group))
-        looking = WhatIf(sight.fleet, sight.settings, sight.now)
-        selections, refused = looking.placed(demand, count)
+    with open_database() as here, here.store.read() as uow:
+        status = FleetInspection(uow, here.settings)
+        spec = status.request_spec_of(Wish(flavor, image, project, zone, host, group))
+        looking = WhatIf(status.fleet, status.settings, status.now)
+        selections, refused = looking.placed(spec, count)
         search = None
         if refused is not None and moves:
-            search = looking.moves_that_help(demand, sight.movable_on, selections)
+            search = looking.moves_that_help(spec, status.movable_on, selections)
     row = _answer(selections, refused, search, count)
     show_one(row, output, lambda: _picture(row))
     if refused is not None:
@@ -74,11 +74,11 @@ def capacity(
     output: Output = None,
 ) -> None:
     """Say how many more instances of a flavor fit, also when hosts may be lost."""
-    with reach() as here, here.store.read() as uow:
-        sight = FleetSight(uow, here.settings)
-        demand = sight.demand_of(Wish(flavor, image, project, zone))
-        asked = Capacity(demand, sight.fleet, sight.settings)
-        losses = None if survive is None else asked.after_losses(survive, sight.guests_of)
+    with open_database() as here, here.store.read() as uow:
+        status = FleetInspection(uow, here.settings)
+        spec = status.request_spec_of(Wish(flavor, image, project, zone))
+        asked = Capacity(spec, status.fleet, status.settings)
+        losses = None if survive is None else asked.after_losses(survive, status.guests_of)
         row = _capacity(flavor, asked.room, losses)
     show_one(row, output, lambda: _capacity_picture(row))
 
@@ -90,7 +90,7 @@ def _answer(
         "answer": _line(selections, refused, search, count),
         "fits": refused is None,
         "count": count,
-        "placed": [_placed(each) for each in selections],
+        "placed": [_placed(selection) for selection in selections],
         "refused": None if refused is None else {"message": str(refused), **refused.to_json()},
     }
     if search is not None:
@@ -105,8 +105,8 @@ def _line(
     if refused is None:
         first = selections[0]
         if count == 1:
-            return story_of(first.to_json(), first.host.name)[0]
-        hosts = {each.host.name for each in selections}
+            return history_of(first.to_json(), first.host.name)[0]
+        hosts = {selection.host.name for selection in selections}
         return f"all {count:,} fit, on {len(hosts):,} hosts, the first on {first.host.name}"
     some = f"{len(selections):,} of {count:,} fit: " if count > 1 else ""
     line = f"{some}{refused}"
@@ -123,7 +123,7 @@ def _placed(selection: Selection) -> Json:
     return {
         "host": selection.host.name,
         "cells": [] if placement is None else [cell.host_cell for cell in placement.cells],
-        "story": list(story_of(detail, selection.host.name)),
+        "story": list(history_of(detail, selection.host.name)),
         **detail,
     }
 
@@ -135,7 +135,7 @@ def _picture(row: Json) -> RenderableType:
     return Group(*parts)
 
 
-def _capacity(flavor: str, room: Room, losses: list[Loss] | None) -> Json:
+def _capacity(flavor: str, room: Headroom, losses: list[Loss] | None) -> Json:
     largest = sorted(room.by_host.items(), key=lambda pair: (-pair[1], pair[0]))[:_LARGEST]
     row: dict[str, Any] = {
         "answer": _room_line(flavor, room, losses),
@@ -151,14 +151,14 @@ def _capacity(flavor: str, room: Room, losses: list[Loss] | None) -> Json:
             "hosts": len(losses[0].lost),
             "more": 0 if losses[0].homeless else losses[0].more,
             "worst": [
-                {"lost": list(each.lost), "more": each.more, "homeless": list(each.homeless)}
-                for each in losses
+                {"lost": list(loss.lost), "more": loss.more, "homeless": list(loss.homeless)}
+                for loss in losses
             ],
         }
     return row
 
 
-def _room_line(flavor: str, room: Room, losses: list[Loss] | None) -> str:
+def _room_line(flavor: str, room: Headroom, losses: list[Loss] | None) -> str:
     line = f"{room.total:,} more {flavor} fit, on {len(room.by_host):,} of {room.hosts:,} hosts"
     if not room.total:
         line = f"no more {flavor} fits: {sentence(room.hosts, room.removals)}"

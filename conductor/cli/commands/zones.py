@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
-from conductor.cli.catalogue import Kind, Name, add_group, define
-from conductor.cli.output import Output
-from conductor.cli.tables import key
+from conductor.cli.catalogue_commands import Kind, Name, add_group, define
+from conductor.cli.rendering.output import Output
+from conductor.cli.rendering.text_tables import key
 
 _KIND: Final = Kind(
     "zone",

@@ -1,1 +1,1 @@
-"""How the tables came to be, one revision a file; run by `models.tables.upgrade`."""
+"""How the tables came to be, one revision a file; run by `models.tables.schema_upgrade`."""

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.claims import release_claim
-from conductor.scheduling.service import Scheduler
+from conductor.placement.local.host_claims import release_claim
+from conductor.scheduling.scheduling_service import Scheduler
 from conductor.store.ports import Store
 from models.hardware.topology import PagePool
-from models.messages.letters import Letter, SelectHosts
+from models.messages.internal import OutgoingMessage, SelectHosts
 from tests.contracts.store.conftest import Opener
 from tests.invariants import assert_invariants
 from tests.scheduling.world import World, chosen, flavor, host, pinned, refusal
@@ -73,9 +73,9 @@ def test_a_message_delivered_to_four_at_once_is_answered_alike_and_claims_once(
     world = World(opener())
     world.add_hosts(host("a"), host("b"))
     message = world.ask(world.add_instance(), world.add_instance(pinned()))
-    letters = race(opener, [message] * RACERS)
-    assert len(letters) == RACERS
-    assert all(letter == letters[0] for letter in letters)
+    outgoing_messages = race(opener, [message] * RACERS)
+    assert len(outgoing_messages) == RACERS
+    assert all(outgoing == outgoing_messages[0] for outgoing in outgoing_messages)
     assert_invariants(world.store)
 
 
@@ -84,7 +84,7 @@ def test_racing_schedulers_claim_exactly_the_room_there_is(opener: Opener, room:
     world = World(opener())
     world.add_hosts(host("a", cells=1, shared=0, dedicated=room, memory_mib=65_536))
     asks = [world.ask(world.add_instance(pinned(vcpus=1, memory_mib=64))) for _ in range(12)]
-    codes = [_code(letter) for letter in race(opener, asks)]
+    codes = [_code(outgoing) for outgoing in race(opener, asks)]
     assert codes.count("done") == room
     assert codes.count("no_valid_host") == 12 - room
     assert_invariants(world.store)
@@ -99,7 +99,7 @@ def test_racing_members_of_groups_keep_their_rules(opener: Opener) -> None:
         world.ask(world.add_instance(flavor(vcpus=1), group=group))
         for group in ("apart", "together") * 4
     ]
-    assert [_code(letter) for letter in race(opener, asks)] == ["done"] * 8
+    assert [_code(outgoing) for outgoing in race(opener, asks)] == ["done"] * 8
     with world.store.read() as uow:
         assert set(uow.instances.hosts_of_group("apart").values()) == {1}
         assert len(uow.instances.hosts_of_group("together")) == 1
@@ -116,8 +116,8 @@ def test_two_releases_at_once_give_back_once(opener: Opener) -> None:
 
     def release_all(store: Store) -> None:
         start.wait(PATIENCE_S)
-        for each in instances:
-            held = world.instance(each.id)
+        for instance in instances:
+            held = world.instance(instance.id)
             with store.begin() as uow:
                 release_claim(uow, held)
 
@@ -128,23 +128,23 @@ def test_two_releases_at_once_give_back_once(opener: Opener) -> None:
     assert world.host("a").instances == 0
 
 
-def race(opener: Opener, asks: list[SelectHosts]) -> list[Letter]:
+def race(opener: Opener, asks: list[SelectHosts]) -> list[OutgoingMessage]:
     """Answer the messages from several schedulers at once, each on a store of its own."""
     start = threading.Barrier(RACERS)
     shares = [asks[number::RACERS] for number in range(RACERS)]
     schedulers = [Scheduler(opener()) for _ in range(RACERS)]
 
-    def work(scheduler: Scheduler, share: list[SelectHosts]) -> list[Letter]:
+    def work(scheduler: Scheduler, share: list[SelectHosts]) -> list[OutgoingMessage]:
         start.wait(PATIENCE_S)
-        return [letter for message in share for letter in scheduler.handle(message)]
+        return [outgoing for message in share for outgoing in scheduler.handle(message)]
 
     with ThreadPoolExecutor(RACERS) as pool:
-        jobs: list[Callable[[], list[Letter]]] = [
-            pool.submit(work, *each).result for each in zip(schedulers, shares, strict=True)
+        jobs: list[Callable[[], list[OutgoingMessage]]] = [
+            pool.submit(work, *pair).result for pair in zip(schedulers, shares, strict=True)
         ]
-        return [letter for job in jobs for letter in job()]
+        return [outgoing for job in jobs for outgoing in job()]
 
 
-def _code(letter: Letter) -> str:
-    error = letter.body.get("error") or {}
-    return str(error.get("code", letter.body["outcome"]))
+def _code(outgoing: OutgoingMessage) -> str:
+    error = outgoing.body.get("error") or {}
+    return str(error.get("code", outgoing.body["outcome"]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conductor.placement.claims import release_claim
+from conductor.placement.local.host_claims import release_claim
+from conductor.scheduling.fleet_refresh import FleetView
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.view import FleetView
 from conductor.store.ports import Store
 from conductor.store.records import Heartbeat
 from tests.contracts.store.conftest import Clock, Opener
@@ -21,7 +21,7 @@ def seen(view: FleetView, store: Store) -> dict[str, tuple[int, bool]]:
     with store.read() as uow:
         view.refresh(uow)
     fleet = view.fleet
-    return {each.name: (each.version, bool(fleet.up[row])) for row, each in enumerate(fleet.hosts)}
+    return {item.name: (item.version, bool(fleet.up[row])) for row, item in enumerate(fleet.hosts)}
 
 
 def test_a_view_follows_hosts_that_come_change_and_go(opener: Opener) -> None:

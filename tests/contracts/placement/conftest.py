@@ -6,14 +6,14 @@ from contextlib import closing
 import pytest
 from tenacity import wait_random_exponential
 
-from conductor.placement.forest import Forest
-from conductor.placement.http_client import PlacementClient
-from conductor.placement.http_placement import HttpPlacement
+from conductor.placement.http.http_client import PlacementClient
+from conductor.placement.http.http_placement import HttpPlacement
+from conductor.placement.local.provider_index import ProviderIndex
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import PlacementService
-from conductor.placement.store_placement import StorePlacement
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from tests.contracts.store.conftest import (
     empty_sqlite,
     postgresql_url,
@@ -33,7 +33,7 @@ class PerCall:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._forest = Forest()
+        self._forest = ProviderIndex()
 
     def __getattr__(self, name: str) -> object:
         def call(*arguments: object, **named: object) -> object:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from conductor.placement.holding import claim
+from conductor.placement.allocations import claim
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import SHARING
-from conductor.placement.requests import CandidateRequest, RequestGroup, TraitRule
+from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
 from conductor.store.records import Inventory, Provider
 from models.errors import Rejected
 from tests.contracts.placement.world import (
@@ -83,7 +83,7 @@ def test_a_candidate_can_be_claimed_as_it_is(placement: PlacementService) -> Non
         (group("", {"MEMORY_MB": 64}), group("_cpu", {"VCPU": 4})), policy="isolate"
     )
     candidate = next(
-        each for each in placement.candidates(request, 10).found if cell.id in each.allocations
+        item for item in placement.candidates(request, 10).found if cell.id in item.allocations
     )
     claim(placement, holder({}), candidate)
     assert (used(placement, root), used(placement, cell)) == ({"MEMORY_MB": 64}, {"VCPU": 4})
@@ -125,7 +125,7 @@ def test_traits_are_required_forbidden_or_any_of_several(
         "suffixed group": CandidateRequest((group("_1", {"VCPU": 1}, traits=rule),)),
         "root": CandidateRequest((group("", {"VCPU": 1}),), root_traits=rule),
     }[asked_of]
-    found = [each.root_id for each in placement.candidates(request, 100).found]
+    found = [candidate.root_id for candidate in placement.candidates(request, 100).found]
     assert sorted(found) == sorted(hosts[name].id for name in names)
 
 
@@ -159,7 +159,7 @@ def test_a_request_may_name_the_only_tree_by_any_of_its_members(
     numa_host(placement, "host-2")
     for member in (root, cells[0]):
         found = places(placement, asking({"VCPU": 1}, in_tree=member.id))
-        assert found == {of((each, {"VCPU": 1})) for each in cells}
+        assert found == {of((cell, {"VCPU": 1})) for cell in cells}
     assert places(placement, asking({"VCPU": 1}, in_tree=new_id())) == set()
 
 
@@ -209,9 +209,9 @@ def test_mappings_say_which_provider_serves_which_group(placement: PlacementServ
     cpu, net = group("_cpu", {"VCPU": 1}), group("_net", {"SRIOV_NET_VF": 1})
     request = CandidateRequest((group("", {"MEMORY_MB": 64}), cpu, net))
     found = placement.candidates(request, 10).found
-    assert {each.mappings["_cpu"] for each in found} == {(cell.id,) for cell in cells}
-    assert all(each.mappings[""] == (root.id,) for each in found)
-    assert all(each.mappings["_net"] == (nic.id,) for each in found)
+    assert {candidate.mappings["_cpu"] for candidate in found} == {(cell.id,) for cell in cells}
+    assert all(candidate.mappings[""] == (root.id,) for candidate in found)
+    assert all(candidate.mappings["_net"] == (nic.id,) for candidate in found)
 
 
 def test_groups_of_one_subtree_are_at_or_below_one_of_their_providers(

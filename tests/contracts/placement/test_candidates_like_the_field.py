@@ -15,11 +15,11 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.http_placement import HttpPlacement
+from conductor.placement.http.http_placement import HttpPlacement
 from conductor.placement.providers import Consumer
-from conductor.placement.requests import UNNUMBERED, CandidateRequest
+from conductor.placement.request_groups import UNNUMBERED, CandidateRequest
 from conductor.store.records import Inventory, Provider
-from models.hardware.frozen import FrozenMap
+from models.hardware.frozen_map import FrozenMap
 from tests.placement.found import Way, grown, ways_of
 from tests.placement.worlds import SHARES, provider_id, random_request, random_world
 
@@ -34,10 +34,10 @@ def test_candidates_are_those_of_the_server(number: int, http_placement: HttpPla
     chance = random.Random(number)
     world = _comparable_world(random_world(chance))
     _load(http_placement, world)
-    forest = grown(world)
+    provider_index = grown(world)
     for _ in range(REQUESTS):
         request = _comparable_request(random_request(chance, world))
-        ours = ways_of(forest.candidates(request, ALL).found)
+        ours = ways_of(provider_index.candidates(request, ALL).found)
         theirs = ways_of(http_placement.candidates(request, ALL).found)
         assert theirs <= ours
         lost = ours - theirs
@@ -46,42 +46,46 @@ def test_candidates_are_those_of_the_server(number: int, http_placement: HttpPla
 
 def _comparable_world(world: Sequence[Provider]) -> list[Provider]:
     return [
-        each if each.parent_id is None else replace(each, traits=each.traits - {SHARES})
-        for each in world
+        provider
+        if provider.parent_id is None
+        else replace(provider, traits=provider.traits - {SHARES})
+        for provider in world
     ]
 
 
 def _comparable_request(request: CandidateRequest) -> CandidateRequest:
-    loose = {name for each in request.groups if not each.suffix for name in each.resources}
-    others = {name for each in request.groups if each.suffix for name in each.resources}
+    loose = {name for group in request.groups if not group.suffix for name in group.resources}
+    others = {name for group in request.groups if group.suffix for name in group.resources}
     return replace(request, policy="none") if loose & others else request
 
 
 def _is_lent_apart(way: Way, request: CandidateRequest, world: Sequence[Provider]) -> bool:
     """Say whether all of the group without a suffix, and nothing else, comes from elsewhere."""
     _, mappings = way
-    roots = {each.id: each.root_id for each in world}
-    sharing = {each.id for each in world if SHARES in each.traits}
+    roots = {provider.id: provider.root_id for provider in world}
+    sharing = {provider.id for provider in world if SHARES in provider.traits}
     served = dict(mappings)
     loose = served.get(UNNUMBERED, frozenset())
     others = frozenset().union(*(ids for suffix, ids in served.items() if suffix != UNNUMBERED))
-    return bool(loose) and loose <= sharing and bool({roots[each] for each in others})
+    return bool(loose) and loose <= sharing and bool({roots[other] for other in others})
 
 
 def _load(placement: HttpPlacement, world: Sequence[Provider]) -> None:
-    names = {name for each in world for name in each.traits if name.startswith("CUSTOM_")}
+    names = {name for provider in world for name in provider.traits if name.startswith("CUSTOM_")}
     placement.ensure_traits({*names, "CUSTOM_A", "CUSTOM_B"})
-    held = {each.id: each.used for each in world if each.used}
-    for each in world:
-        made = placement.ensure_provider(each.id, each.name, each.parent_id)
-        made = placement.set_traits(each.id, each.traits, made.generation)
-        made = placement.set_aggregates(each.id, each.aggregates, made.generation)
+    held = {provider.id: provider.used for provider in world if provider.used}
+    for provider in world:
+        made = placement.ensure_provider(provider.id, provider.name, provider.parent_id)
+        made = placement.set_traits(provider.id, provider.traits, made.generation)
+        made = placement.set_aggregates(provider.id, provider.aggregates, made.generation)
         # More may be in use than a provider has by now: that much has to be there first.
-        first = dict.fromkeys(each.inventories, PLENTY) if each.used else each.inventories
-        placement.set_inventories(each.id, first, made.generation)
+        first = (
+            dict.fromkeys(provider.inventories, PLENTY) if provider.used else provider.inventories
+        )
+        placement.set_inventories(provider.id, first, made.generation)
     if held:
         placement.write([Consumer(CONSUMER, FrozenMap(held), "project", "user")])
-    for each in world:
-        known = placement.provider(each.id)
-        if each.used and known is not None:
-            placement.set_inventories(each.id, each.inventories, known.generation)
+    for provider in world:
+        known = placement.provider(provider.id)
+        if provider.used and known is not None:
+            placement.set_inventories(provider.id, provider.inventories, known.generation)

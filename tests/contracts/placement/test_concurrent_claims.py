@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from conductor.placement.claims import Holding, claim_on, give_back
+from conductor.placement.local.host_claims import HostAllocation, claim_on, release_host
+from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import Consumer, Reshaping, over_committed, provider_id_of
-from conductor.placement.store_placement import StorePlacement
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Allocation, Inventory
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from models.errors import ConductorError, Conflict, NoValidHost, Rejected
 from tests.benchmarks.claiming import FULL, offer, overcommitted, race
 from tests.placement.one_host import a_root
@@ -71,7 +71,7 @@ def together(stores: Sequence[Store], works: Sequence[Work], attempts: int = ATT
 
     with ThreadPoolExecutor(len(works)) as pool:
         return [
-            each.result(PATIENCE_S) for each in [pool.submit(run, n) for n in range(len(works))]
+            future.result(PATIENCE_S) for future in [pool.submit(run, n) for n in range(len(works))]
         ]
 
 
@@ -87,7 +87,7 @@ def claim(consumer_id: str, *provider_ids: str) -> Work:
 
     def work(uow: UnitOfWork) -> None:
         placement = StorePlacement(uow)
-        held = {each: {"VGPU": 1} for each in provider_ids}
+        held = {provider_identifier: {"VGPU": 1} for provider_identifier in provider_ids}
         placement.write([replace(placement.consumer(consumer_id), allocations=held)])
 
     return work
@@ -99,8 +99,8 @@ def used(store: Store, provider_id: str) -> dict[str, int]:
         placement = StorePlacement(uow)
         provider = placement.provider(provider_id)
         total: Counter[str] = Counter()
-        for each in placement.consumers_of(provider_id).values():
-            total.update(each)
+        for consumer in placement.consumers_of(provider_id).values():
+            total.update(consumer)
     assert provider is not None
     assert provider.used == total
     return dict(total)
@@ -178,7 +178,7 @@ def test_claims_of_instances_and_of_the_port_share_one_account(stores: Sequence[
         def work(uow: UnitOfWork) -> None:
             known = uow.hosts.lock("h1")
             assert known is not None
-            assert claim_on(uow, known, [Holding(name, "p", None, {"DISK_GB": 1})])
+            assert claim_on(uow, known, [HostAllocation(name, "p", None, {"DISK_GB": 1})])
 
         return work
 
@@ -194,7 +194,7 @@ def test_claims_of_instances_and_of_the_port_share_one_account(stores: Sequence[
     def release(name: str) -> Work:
         def work(uow: UnitOfWork) -> None:
             for held in uow.allocations.where(consumer_id=name):
-                give_back(uow, held, None)
+                release_host(uow, held, None)
 
         return work
 
@@ -301,7 +301,7 @@ def test_who_was_overtaken_by_a_claim_that_takes_no_turns_can_go_on(postgresql_u
             claim("d", "gpu")(uow)
         assert caught.value.code == "generation_conflict"
         with store.read() as uow:
-            assert {each.consumer_id for each in uow.allocations.where()} == {"c", "d"}
+            assert {allocation.consumer_id for allocation in uow.allocations.where()} == {"c", "d"}
 
 
 class _Overtaken:

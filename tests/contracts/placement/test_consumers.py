@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.holding import claim, heal, release
+from conductor.placement.allocations import claim, heal, release
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import Consumer
-from conductor.placement.requests import Candidate
+from conductor.placement.request_groups import Candidate
 from conductor.store.records import Inventory
 from models.errors import Conflict, NoValidHost, Rejected
 from tests.contracts.placement.world import (

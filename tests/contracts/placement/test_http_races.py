@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from tenacity import wait_random_exponential
 
-from conductor.placement.holding import claim
-from conductor.placement.http_client import PlacementClient
-from conductor.placement.http_placement import HttpPlacement
-from conductor.placement.requests import Candidate
+from conductor.placement.allocations import claim
+from conductor.placement.http.http_client import PlacementClient
+from conductor.placement.http.http_placement import HttpPlacement
+from conductor.placement.request_groups import Candidate
 from conductor.store.records import Inventory
 from models.errors import Conflict, NoValidHost
 from tests.contracts.placement.world import ROOM, held, holder, make, new_id, used
@@ -68,6 +68,6 @@ def test_of_those_that_write_one_consumer_at_once_one_wins_and_the_others_are_to
         return amount
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        won = [each for each in pool.map(written, range(2, 8)) if each]
+        won = [number for number in pool.map(written, range(2, 8)) if number]
     assert len(won) == 1
     assert used(busy_placement, made) == {"VCPU": won[0]}

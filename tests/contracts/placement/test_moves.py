@@ -2,10 +2,10 @@
 
 import pytest
 
-from conductor.placement.holding import begin_move, confirm_move, plan_move, revert_move
+from conductor.placement.allocations import begin_move, confirm_move, plan_move, revert_move
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import INSTANCE, MIGRATION
-from conductor.placement.requests import Candidate
+from conductor.placement.request_groups import Candidate
 from models.errors import NoValidHost
 from tests.contracts.placement.world import (
     PROJECT,

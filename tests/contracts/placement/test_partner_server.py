@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conductor.placement.http_placement import HttpPlacement
+from conductor.placement.http.http_placement import HttpPlacement
 from models.lifecycle import OperationState
 from tests.operations.test_moves import ask, built, error_code
 from tests.operations.world import PINNED

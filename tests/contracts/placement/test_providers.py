@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from conductor.placement.ports import PlacementService, ProviderQuery
-from conductor.placement.requests import TraitRule
+from conductor.placement.request_groups import TraitRule
 from conductor.store.records import Inventory, Provider
 from models.errors import Conflict, Rejected
 from tests.contracts.placement.world import (
@@ -78,7 +78,7 @@ def test_a_tree_is_found_from_any_of_its_members_parents_first(
     make(placement, "other")
     for member in (root, child, grandchild):
         found = placement.providers(ProviderQuery(in_tree=member.id))
-        assert [each.name for each in found] == ["z-root", "m-child", "a-grandchild"]
+        assert [provider.name for provider in found] == ["z-root", "m-child", "a-grandchild"]
 
 
 def test_providers_are_found_by_name(placement: PlacementService) -> None:
@@ -110,7 +110,7 @@ def test_providers_are_found_by_their_traits(
     make(placement, "ssd", traits=[SSD])
     make(placement, "both", traits=[AVX2, SSD])
     make(placement, "plain")
-    assert {each.name for each in placement.providers(ProviderQuery(traits=rule))} == names
+    assert {provider.name for provider in placement.providers(ProviderQuery(traits=rule))} == names
 
 
 def test_a_question_about_a_trait_that_nobody_made_is_refused(
@@ -127,7 +127,7 @@ def test_providers_are_found_by_one_aggregate_of_each_set(placement: PlacementSe
     make(placement, "in-one", aggregates=[one])
     make(placement, "in-both", aggregates=[two, three])
     query = ProviderQuery(member_of=(frozenset({one, two}), frozenset({three})))
-    assert [each.name for each in placement.providers(query)] == ["in-both"]
+    assert [provider.name for provider in placement.providers(query)] == ["in-both"]
 
 
 def test_traits_are_replaced_under_the_generation_that_was_read(

@@ -67,7 +67,7 @@ def test_a_consumer_left_behind_refuses_the_whole_reshape(placement: PlacementSe
     assert refused.value.code == "inventory_in_use"
     assert refused.value.data["classes"] == ["VCPU"]
     assert again(placement, host) == before
-    assert [placement.consumer(each.id) for each in (moved, left)] == [moved, left]
+    assert [placement.consumer(consumer.id) for consumer in (moved, left)] == [moved, left]
 
 
 def test_what_does_not_fit_the_new_shape_refuses_all_of_it(placement: PlacementService) -> None:

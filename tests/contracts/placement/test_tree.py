@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from conductor.placement.ports import PlacementService
-from conductor.placement.provider_tree import ProviderTree
 from conductor.placement.providers import SHARING
+from conductor.placement.sync.provider_tree import ProviderTree
 from conductor.store.records import Inventory, Provider
 from models.errors import Conflict, Rejected
 from tests.contracts.placement.world import (
@@ -92,13 +92,13 @@ def test_a_flush_creates_top_down_updates_bottom_up_and_deletes_bottom_up(
     tree = ProviderTree(watched, root.id)
     tree.flush([nic, cell, root])
     assert watched.written("ensure_provider", "set_inventories") == [
-        *(("ensure_provider", each.id) for each in (root, cell, nic)),
-        *(("set_inventories", each.id) for each in (nic, cell, root)),
+        *(("ensure_provider", provider.id) for provider in (root, cell, nic)),
+        *(("set_inventories", provider.id) for provider in (nic, cell, root)),
     ]
-    for each in (root, cell, nic):
-        there = again(placement, each)
-        assert (there.inventories, there.traits) == (each.inventories, each.traits)
-        assert (there.parent_id, there.root_id) == (each.parent_id, root.id)
+    for provider in (root, cell, nic):
+        there = again(placement, provider)
+        assert (there.inventories, there.traits) == (provider.inventories, provider.traits)
+        assert (there.parent_id, there.root_id) == (provider.parent_id, root.id)
     tree.flush([root])
     assert watched.written() == [("delete_provider", nic.id), ("delete_provider", cell.id)]
     assert tree.providers() == [again(placement, root)]

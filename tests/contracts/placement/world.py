@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import SHARING, Consumer, Resources
-from conductor.placement.requests import Candidate, CandidateRequest, RequestGroup, TraitRule
+from conductor.placement.request_groups import Candidate, CandidateRequest, RequestGroup, TraitRule
 from conductor.store.records import Inventory, Provider
 
 AVX2 = "HW_CPU_X86_AVX2"
@@ -95,7 +95,7 @@ def places(
     placement: PlacementService, request: CandidateRequest, limit: int = 100
 ) -> set[frozenset[tuple[str, tuple[tuple[str, int], ...]]]]:
     """Return the allocations of all candidates, in no order."""
-    return {plain(each) for each in placement.candidates(request, limit).found}
+    return {plain(candidate) for candidate in placement.candidates(request, limit).found}
 
 
 def plain(candidate: Candidate) -> frozenset[tuple[str, tuple[tuple[str, int], ...]]]:
@@ -108,4 +108,4 @@ def plain(candidate: Candidate) -> frozenset[tuple[str, tuple[tuple[str, int], .
 
 def of(*parts: tuple[Provider, Resources]) -> frozenset[tuple[str, tuple[tuple[str, int], ...]]]:
     """Return what a candidate of these parts claims."""
-    return frozenset((each.id, tuple(sorted(resources.items()))) for each, resources in parts)
+    return frozenset((part.id, tuple(sorted(resources.items()))) for part, resources in parts)

@@ -8,7 +8,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from conductor.operations.build_instances import build_instances
-from conductor.operations.definition import NewOperation
+from conductor.operations.engine.definition import NewOperation
 from conductor.store.ports import Store
 from conductor.store.records import CatalogueEntry
 from models.errors import Conflict, Rejected

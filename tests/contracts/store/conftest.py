@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from models.tables.schema import CELLS, METADATA
-from models.tables.upgrade import upgrade
+from models.tables.schema_upgrade import upgrade
 
 ADAPTERS = ("memory", "sqlite", "postgresql")
 WAIT_S = 0.3

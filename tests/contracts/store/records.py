@@ -20,7 +20,7 @@ from conductor.store.records import (
     Removal,
 )
 from models.hardware.flavor import Flavor
-from models.hardware.guest import PlacedCell, Placement
+from models.hardware.guest_topology import PlacedCell, Placement
 from models.hardware.image import Image
 from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
 from models.lifecycle import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conductor.store.beginnings import StartsWith
 from conductor.store.ports import Store
+from conductor.store.prefix_query import StartsWith
 from tests.contracts.store import records
 
 

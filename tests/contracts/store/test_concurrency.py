@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from models.errors import Broken, Conflict, Unreachable
-from models.tables.upgrade import upgrade
+from models.tables.schema_upgrade import upgrade
 from tests.contracts.store import records
 from tests.contracts.store.conftest import WAIT_S, Opener
 
@@ -74,7 +74,7 @@ def test_a_locked_record_is_changed_by_one_thread_at_a_time(opener: Opener, stor
     with store.begin() as uow:
         uow.operations.add(records.an_operation())
     shared = [store] * RACERS if stores == "one store" else [opener() for _ in range(RACERS)]
-    together([lambda each=each: count_up_often(each) for each in shared])
+    together([lambda item=item: count_up_often(item) for item in shared])
     assert tries_of(store) == RACERS * ROUNDS
 
 
@@ -135,7 +135,7 @@ def test_of_many_claims_on_one_version_exactly_one_succeeds(opener: Opener) -> N
         insist(racer, once)
 
     racers = [opener() for _ in range(RACERS)]
-    together([lambda i=i, each=each: claim(each, f"r{i}") for i, each in enumerate(racers)])
+    together([lambda i=i, item=item: claim(item, f"r{i}") for i, item in enumerate(racers)])
     assert len(won) == 1
     with store.read() as uow:
         assert uow.hosts.get("h-1") == records.a_host(version=2, boot_id=won[0])
@@ -156,7 +156,7 @@ def test_of_many_that_add_one_key_exactly_one_succeeds(opener: Opener) -> None:
             else:
                 outcomes.append("added")
 
-    together([lambda i=i, each=each: add(each, f"r{i}") for i, each in enumerate(stores)])
+    together([lambda i=i, store=store: add(store, f"r{i}") for i, store in enumerate(stores)])
     assert sorted(outcomes) == ["added"] + ["exists"] * (RACERS - 1)
     with stores[0].read() as uow:
         assert uow.events.count() == RACERS - 1
@@ -178,7 +178,7 @@ def test_locking_many_in_any_order_never_deadlocks(opener: Opener) -> None:
                 conflicts.append(conflict)
 
     together([lambda order=order: lock(opener(), order) for order in ("abcd", "dcba", "bdac")])
-    assert [each for each in conflicts if each.code == "deadlock"] == []
+    assert [item for item in conflicts if item.code == "deadlock"] == []
 
 
 def test_a_name_is_locked_by_one_transaction_at_a_time_though_no_record_has_it(
@@ -195,9 +195,9 @@ def test_a_name_is_locked_by_one_transaction_at_a_time_though_no_record_has_it(
             insist(racer, once)
 
     racers = [opener() for _ in range(RACERS)]
-    together([lambda each=each: pass_often(each) for each in racers])
+    together([lambda store=store: pass_often(store) for store in racers])
     with opener().read() as uow:
-        counted = sorted(int(each.event) for each in uow.events.where(operation_id="op-1"))
+        counted = sorted(int(event.event) for event in uow.events.where(operation_id="op-1"))
     assert counted == list(range(RACERS * ROUNDS))
 
 

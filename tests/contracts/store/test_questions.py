@@ -55,8 +55,11 @@ def test_asks_that_are_out_come_oldest_first_and_no_others(store: Store) -> None
         ended = {"state": OperationState.FAILED, "ended_at": 3.0, "waiting_on": "compute:h"}
         uow.operations.add(records.an_operation("ended", asked_at=1.0, **ended))
     with store.read() as uow:
-        assert [each.id for each in uow.operations.unanswered(5.0, 10)] == ["older", "old"]
-        assert [each.id for each in uow.operations.unanswered(5.0, 1)] == ["older"]
+        assert [operation.id for operation in uow.operations.unanswered(5.0, 10)] == [
+            "older",
+            "old",
+        ]
+        assert [operation.id for operation in uow.operations.unanswered(5.0, 1)] == ["older"]
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
@@ -127,9 +130,9 @@ def test_ended_operations_go_with_their_events_and_decisions(store: Store) -> No
         assert uow.operations.get("older") is None
         assert uow.operations.drop_ended_before(2.0, 10) == 1
         assert uow.operations.drop_ended_before(2.0, 10) == 0
-        assert {each.id for each in uow.operations.where()} == {"edge", "running"}
-        assert {each.operation_id for each in uow.events.where()} == {"edge", "running"}
-        assert {each.operation_id for each in uow.decisions.where()} == {"edge", "running"}
+        assert {operation.id for operation in uow.operations.where()} == {"edge", "running"}
+        assert {event.operation_id for event in uow.events.where()} == {"edge", "running"}
+        assert {decision.operation_id for decision in uow.decisions.where()} == {"edge", "running"}
 
 
 def test_a_projects_use_is_the_sum_of_its_live_instances(store: Store) -> None:
@@ -209,7 +212,7 @@ def test_instances_go_some_time_after_they_were_deleted(store: Store) -> None:
             uow.instances.add(deleted)
         uow.instances.add(records.an_instance("live"))
         assert uow.instances.drop_deleted_before(3.0, 1) == 1
-        assert [each.id for each in uow.instances.where()] == ["b", "c", "live"]
+        assert [instance.id for instance in uow.instances.where()] == ["b", "c", "live"]
         assert uow.instances.drop_deleted_before(3.0, 10) == 1
         assert uow.instances.drop_deleted_before(3.0, 10) == 0
 
@@ -337,12 +340,12 @@ def test_dead_letters_are_dropped_by_age(store: Store) -> None:
     with store.begin() as uow:
         uow.dead_letters.add_many([records.a_dead_letter(str(at), float(at)) for at in range(4)])
         assert uow.dead_letters.drop_before(3.0, 2) == 2
-        assert [each.id for each in uow.dead_letters.where()] == ["2", "3"]
+        assert [dead_letter.id for dead_letter in uow.dead_letters.where()] == ["2", "3"]
         assert uow.dead_letters.drop_before(3.0, 10) == 1
 
 
 def test_allocations_are_found_by_consumer_and_by_host(store: Store) -> None:
-    rows = [records.an_allocation(*each) for each in (("a", "h1"), ("a", "h2"), ("b", "h1"))]
+    rows = [records.an_allocation(*pair) for pair in (("a", "h1"), ("a", "h2"), ("b", "h1"))]
     with store.begin() as uow:
         uow.allocations.add_many(rows)
         assert uow.allocations.where(consumer_id="a") == rows[:2]
@@ -355,6 +358,9 @@ def test_children_are_found_by_their_parent(store: Store) -> None:
         uow.operations.add_many(
             [records.an_operation(name, parent_id="parent") for name in ("c1", "c2")]
         )
-        assert [each.id for each in uow.operations.where(parent_id="parent")] == ["c1", "c2"]
+        assert [operation.id for operation in uow.operations.where(parent_id="parent")] == [
+            "c1",
+            "c2",
+        ]
         running = {"parent_id": "parent", "state": set(OperationState) - ENDED}
         assert uow.operations.count(**running) == 2

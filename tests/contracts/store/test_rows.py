@@ -41,79 +41,79 @@ KINDS = (
         "operations",
         records.a_full_operation("a"),
         records.an_operation("b", created_at=20.0),
-        lambda each: replace(each, state=OperationState.RUNNING, data={"x": 1}, undoing=False),
+        lambda item: replace(item, state=OperationState.RUNNING, data={"x": 1}, undoing=False),
     ),
     Kind(
         "instances",
         records.a_full_instance("a"),
         records.an_instance("b", image=None, created_at=20.0),
-        lambda each: replace(each, state=InstanceState.ACTIVE, placement=None, fault=None),
+        lambda item: replace(item, state=InstanceState.ACTIVE, placement=None, fault=None),
     ),
     Kind(
         "hosts",
         records.a_host("a"),
         records.a_host("b", topology=HostTopology(), inventory={}, used={}, created_at=20.0),
-        lambda each: replace(each, enabled=False, disabled_reason="broken fan", version=2),
+        lambda item: replace(item, enabled=False, disabled_reason="broken fan", version=2),
     ),
     Kind(
         "providers",
         records.a_provider("a"),
         records.a_provider("b", parent_id=None, inventories={}, traits=frozenset()),
-        lambda each: replace(each, used={}, aggregates=frozenset(), generation=2),
+        lambda item: replace(item, used={}, aggregates=frozenset(), generation=2),
     ),
     Kind(
         "allocations",
         records.an_allocation("a", "h-1"),
         records.an_allocation("a", "h-2"),
-        lambda each: replace(each, amounts={"PCPU": 4}),
+        lambda item: replace(item, amounts={"PCPU": 4}),
     ),
     Kind(
         "migrations",
         records.a_migration("a"),
         records.a_migration("b", target=None, target_placement=None, created_at=20.0),
-        lambda each: replace(each, switched=True, progress_percent=40, error=None),
+        lambda item: replace(item, switched=True, progress_percent=40, error=None),
     ),
     Kind(
         "heartbeats",
         records.a_heartbeat("a"),
         records.a_heartbeat("b", seen_at=30.0),
-        lambda each: replace(each, seen_at=25.0),
+        lambda item: replace(item, seen_at=25.0),
     ),
     Kind(
         "registrations",
         records.a_registration("a"),
         records.a_registration("b", refused=None, unexpected=(), notes=(), troubled=False),
-        lambda each: replace(each, boot=4, refused={"reason": "its machine is known as c"}),
+        lambda item: replace(item, boot=4, refused={"reason": "its machine is known as c"}),
     ),
     Kind(
         "removals",
         records.a_removal("a"),
         records.a_removal("b", at=20.0),
-        lambda each: replace(each, fence=9),
+        lambda item: replace(item, fence=9),
     ),
     Kind(
         "decisions",
         records.a_decision("a"),
         records.a_decision("b", at=20.0),
-        lambda each: replace(each, host=None, detail={}),
+        lambda item: replace(item, host=None, detail={}),
     ),
     Kind(
         "outbox",
         records.an_outbox_row("a"),
         records.an_outbox_row("b", created_at=20.0),
-        lambda each: replace(each, body={}, root_id=None),
+        lambda item: replace(item, body={}, root_id=None),
     ),
     Kind(
         "dead_letters",
         records.a_dead_letter("a"),
         records.a_dead_letter("b", at=20.0),
-        lambda each: replace(each, reason="unknown task", headers={}),
+        lambda item: replace(item, reason="unknown task", headers={}),
     ),
     Kind(
         "catalogue",
         records.an_entry("a", "flavor"),
         records.an_entry("a", "image", created_at=20.0),
-        lambda each: replace(each, body={"vcpus": [1, {"deep": None}]}),
+        lambda item: replace(item, body={"vcpus": [1, {"deep": None}]}),
     ),
 )
 
@@ -269,7 +269,7 @@ def test_an_event_can_be_put_saved_and_dropped_by_its_number(store: Store) -> No
         (event,) = uow.events.where()
         uow.events.save(replace(event, detail="better known now"))
         uow.events.put(replace(event, detail="best known now"))
-        assert [each.detail for each in uow.events.where()] == ["best known now"]
+        assert [item.detail for item in uow.events.where()] == ["best known now"]
         assert uow.events.drop(str(event.id))
         assert uow.events.count() == 0
 
@@ -384,12 +384,12 @@ def test_names_are_sorted_as_python_sorts_them(store: Store) -> None:
     with store.begin() as uow:
         uow.heartbeats.add_many([records.a_heartbeat(name) for name in names])
     with store.read() as uow:
-        assert [each.name for each in uow.heartbeats.where()] == sorted(names)
+        assert [heartbeat.name for heartbeat in uow.heartbeats.where()] == sorted(names)
 
 
 def test_a_thousand_values_can_be_asked_for_at_once(store: Store) -> None:
     ids = [f"i-{number:04}" for number in range(1_000)]
     with store.begin() as uow:
-        uow.instances.add_many([records.an_instance(each) for each in ids])
+        uow.instances.add_many([records.an_instance(identifier) for identifier in ids])
         assert len(uow.instances.where(id=ids)) == 1_000
         assert list(uow.instances.lock_many(reversed(ids))) == ids

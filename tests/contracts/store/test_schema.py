@@ -13,14 +13,14 @@ from alembic.migration import MigrationContext
 from sqlalchemy import JSON, create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
-from conductor.store import shapes
-from conductor.store.shapes import Shape
+from conductor.store import table_metadata
+from conductor.store.table_metadata import Shape
 from models.errors import Rejected, Unreachable
 from models.lifecycle import ENDED
 from models.tables.schema import CELLS, FIRST_CELL, METADATA, NEVER_SCHEDULED, RUNNING
-from models.tables.upgrade import MIGRATIONS, upgrade
+from models.tables.schema_upgrade import MIGRATIONS, upgrade
 
-SHAPES = [each for each in vars(shapes).values() if isinstance(each, Shape)]
+SHAPES = [var for var in vars(table_metadata).values() if isinstance(var, Shape)]
 SCALARS = (str, float, int, bool)
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 
@@ -115,14 +115,14 @@ def test_a_field_may_be_absent_where_its_column_may(shape: Shape[Any]) -> None:
 @every_shape
 def test_every_nested_field_has_a_codec_and_a_json_column(shape: Shape[Any]) -> None:
     hints = get_type_hints(shape.record)
-    for each in fields(shape.record):
-        kinds = _alternatives(hints[each.name]) - {type(None)}
+    for field in fields(shape.record):
+        kinds = _alternatives(hints[field.name]) - {type(None)}
         plain = kinds <= set(SCALARS)
         state = all(isinstance(kind, type) and issubclass(kind, StrEnum) for kind in kinds)
-        known = each.name in shape.codecs or each.name in shape.opaque
-        assert known or plain, each.name
-        column = METADATA.tables[shape.name].columns[each.name]
-        assert isinstance(column.type, JSON) is not (plain or state), each.name
+        known = field.name in shape.codecs or field.name in shape.opaque
+        assert known or plain, field.name
+        column = METADATA.tables[shape.name].columns[field.name]
+        assert isinstance(column.type, JSON) is not (plain or state), field.name
 
 
 def test_running_operations_are_those_that_have_not_ended() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from models.errors import Unreachable
-from models.tables.failures import translated
+from models.tables.database_errors import translated
 from tests.contracts.store import records
 from tests.contracts.store.questions import QUESTIONS, statements_of
 

@@ -9,19 +9,21 @@ from typing import TypeVar
 import psycopg
 import pytest
 
-from conductor.store.memory import MemoryStore
-from conductor.store.open import open_store
-from conductor.store.outbox import letter_of
+from conductor.store.memory.memory_store import MemoryStore
+from conductor.store.open_store import open_store
+from conductor.store.outbox_rows import message_of
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from models.errors import Broken, Conflict, Rejected
-from models.messages.letters import Letter
+from models.messages.internal import OutgoingMessage
 from tests.contracts.store import records
 from tests.contracts.store.conftest import Clock, Opener
 
 T = TypeVar("T")
 
-LETTER = Letter("compute_a", "compute.spawn", {"a": [1]}, "m-1", "op-0", "op-1", "spawn i-1 on a")
+LETTER = OutgoingMessage(
+    "compute_a", "compute.spawn", {"a": [1]}, "m-1", "op-0", "op-1", "spawn i-1 on a"
+)
 
 
 class Mishap(Exception):
@@ -125,7 +127,7 @@ def test_savepoints_nest(store: Store) -> None:
         with spoiled(uow.savepoint()), uow.savepoint():
             uow.operations.add(records.an_operation("lost with what is around it"))
     with store.read() as uow:
-        assert [each.id for each in uow.operations.where()] == ["outer"]
+        assert [operation.id for operation in uow.operations.where()] == ["outer"]
 
 
 def test_a_conflict_may_pass_through_a_savepoint(store: Store) -> None:
@@ -146,12 +148,12 @@ def test_a_posted_letter_waits_in_the_outbox_to_the_letter(store: Store, clock: 
         assert uow.posted == ()
         uow.post(LETTER)
         uow.post(replace(LETTER, id="m-2"))
-        assert [letter.id for letter in uow.posted] == ["m-1", "m-2"]
+        assert [outgoing.id for outgoing in uow.posted] == ["m-1", "m-2"]
     with store.read() as uow:
         row = uow.outbox.get("m-1")
         assert row is not None
         assert row.created_at == 77.5
-        assert letter_of(row) == LETTER
+        assert message_of(row) == LETTER
 
 
 def test_a_letter_that_is_still_waiting_can_be_posted_again(store: Store, clock: Clock) -> None:
@@ -195,7 +197,7 @@ def test_a_reader_sees_one_state_while_others_write(opener: Opener) -> None:
         assert reader.operations.overdue(2.0, 10) == ["op-1"]
         assert reader.instances.usage("p-1")["instances"] == 2
     with store.read() as reader:
-        assert [each.id for each in reader.instances.where(host="h-1")] == ["c"]
+        assert [instance.id for instance in reader.instances.where(host="h-1")] == ["c"]
         assert reader.operations.overdue(2.0, 10) == ["op-2"]
 
 
@@ -207,7 +209,7 @@ def test_a_reader_that_begins_beside_a_writer_sees_nothing_unfinished(opener: Op
         writer.instances.drop("a")
         writer.instances.add(records.an_instance("b"))
         with other.read() as reader:
-            assert [each.id for each in reader.instances.where()] == ["a"]
+            assert [instance.id for instance in reader.instances.where()] == ["a"]
             writer.instances.add(records.an_instance("c"))
             assert reader.instances.get("a") is not None
             assert reader.instances.get("c") is None
@@ -319,10 +321,10 @@ def test_what_is_written_last_is_there_after_the_commit_and_after_going_back_not
         with uow.savepoint():
             uow.outbox.put(records.an_outbox_row("kept"))
         assert uow.operations.get("a") == replace(known, step="one")
-        assert [each.id for each in uow.outbox.where()] == ["kept"]
+        assert [outbox_row.id for outbox_row in uow.outbox.where()] == ["kept"]
         uow.outbox.put(records.an_outbox_row("last"))
     with store.read() as uow:
-        assert {each.id for each in uow.outbox.where()} == {"kept", "last"}
+        assert {outbox_row.id for outbox_row in uow.outbox.where()} == {"kept", "last"}
         found = uow.operations.get("a")
         assert found is not None
         assert found.step == "one"

@@ -17,14 +17,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from conductor.store.memory import MemoryStore
+from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Event
-from conductor.store.sql import SqlStore
+from conductor.store.sql.sql_store import SqlStore
 from models.errors import ConductorError
 from models.lifecycle import InstanceState, OperationState
-from models.messages.letters import Letter
-from models.tables.upgrade import upgrade
+from models.messages.internal import OutgoingMessage
+from models.tables.schema_upgrade import upgrade
 from tests.contracts.store import records
 
 TABLES = (
@@ -72,11 +72,11 @@ class Call:
 class Post:
     """A letter."""
 
-    letter: Letter
+    outgoing: OutgoingMessage
 
     def __call__(self, uow: UnitOfWork) -> Any:
-        uow.post(self.letter)
-        return [letter.id for letter in uow.posted]
+        uow.post(self.outgoing)
+        return [outgoing.id for outgoing in uow.posted]
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ class Savepoint:
             answers = [step(uow) for step in self.steps]
             if self.spoiled:
                 raise Spoiled
-        return answers, [letter.id for letter in uow.posted]
+        return answers, [outgoing.id for outgoing in uow.posted]
 
 
 def _comparable(answer: Any) -> Any:
     """Leave out the numbers of events: a rolled-back one may be given again, or not."""
     if isinstance(answer, list):
-        return [_comparable(each) for each in answer]
+        return [_comparable(item) for item in answer]
     return replace(answer, id=None) if isinstance(answer, Event) else answer
 
 
@@ -232,7 +232,9 @@ searches = st.one_of(
         for method in ("where", "count")
     )
 )
-posts = st.builds(Post, st.builds(Letter, names, names, json_values, id=names, shown=st.text()))
+posts = st.builds(
+    Post, st.builds(OutgoingMessage, names, names, json_values, id=names, shown=st.text())
+)
 calls = st.one_of(*(_writes(table) for table in made), questions, searches, posts)
 
 

@@ -1,0 +1,34 @@
+"""What commands read from their arguments, and refuse in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TypeVar
+
+from models.errors import Rejected
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def pairs(given: Iterable[str] | None, field: str) -> dict[str, str]:
+    """Return `KEY=VALUE` arguments as a mapping; raise `Rejected` for one that is none."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            message = f"{field} is {text}: should be KEY=VALUE"
+            raise Rejected("pair_invalid", message, key=field)
+        found[key] = value
+    return found
+
+
+def member(kind: type[E], text: str | None, field: str) -> E | None:
+    """Return the member that a text names in any case; raise `Rejected` when it names none."""
+    if text is None:
+        return None
+    for item in kind:
+        if item.value.lower() == text.lower():
+            return item
+    known = ", ".join(item.value for item in kind)
+    raise Rejected("value_unknown", f"{field} is {text}: should be one of {known}", key=field)

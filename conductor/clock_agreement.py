@@ -1,0 +1,53 @@
+"""Whether a process's own clock agrees with the database's, by which everything is decided."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from conductor.store.ports import Store
+from conductor.throttled_log import RareWarnings
+from conductor.upkeep import Rounds
+from models.units import seconds_text
+
+TOLERATED_S: Final = 5.0
+
+CLOCK: Final = "clock"
+"""The part of a process's periodic work under which a clock that is off is shown."""
+
+_warnings = RareWarnings()
+
+
+def off_by(store: Store, own: Callable[[], float] = time.time) -> float:
+    """Return by how many seconds this process's clock is ahead of the database's (behind: < 0).
+
+    What asking took is allowed for: 0 where the difference is no larger.
+    """
+    before = own()
+    with store.read() as uow:
+        theirs = uow.now
+    after = own()
+    if before - TOLERATED_S <= theirs <= after + TOLERATED_S:
+        return 0.0
+    return (before + after) / 2 - theirs
+
+
+def said(off_s: float) -> str:
+    """Return what is wrong with a clock, and what to do, in a sentence."""
+    which = "ahead of" if off_s > 0 else "behind"
+    return (
+        f"the clock of this machine is {seconds_text(abs(off_s))} {which} the database's: nothing "
+        "is decided by it, but set it (NTP)"
+    )
+
+
+def watch(store: Store, rounds: Rounds, own: Callable[[], float] = time.time) -> None:
+    """Show, in `health` and the log, while this process's clock is off."""
+    off_s = off_by(store, own)
+    if not off_s:
+        rounds.clear(CLOCK)
+        return
+    _warnings.say("clock off", reason=said(off_s))
+    # In whole minutes or so, lest it be written anew at each look.
+    rounds.note(CLOCK, said(round(off_s / 10.0) * 10.0 or off_s))

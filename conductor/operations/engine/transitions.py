@@ -1,0 +1,154 @@
+"""The engine: one call, one transition, one transaction.
+
+A living operation is in one of two situations, and everything is an arrow between them:
+
+    ready     `waiting_on` is None: `advance` runs the step (or its undo) that `step` names;
+    waiting   something is out: a reply with the newest sequence, or the clock, moves it on.
+
+`wake_at` is set in both, so that the reaper finds whatever a dead process left behind. Nothing
+here sends, sleeps or reads a clock: the unit of work carries the time and the outbox. The ways
+an operation goes are one module each: `forward`, `turning` (back), `waiting` and `ending`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from conductor.operations.engine import completion, execution, rollback, wakeup
+from conductor.operations.engine.context import EngineSettings, Ids, Scope
+from conductor.operations.engine.definition import Operation
+from conductor.operations.engine.wait_reasons import asked_of, is_dispatch
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import OperationRecord
+from models.errors import Broken, ConductorError, HostRefused, Rejected, error_from_json
+from models.messages.internal import Reply
+from models.messages.versions import VERSION_UNSUPPORTED
+from models.secrets import shown
+
+
+class Engine:
+    """Moves operations by their definitions. Every method returns which can go on at once."""
+
+    def __init__(
+        self, definitions: Mapping[str, Operation[Any]], settings: EngineSettings | None = None
+    ) -> None:
+        self.definitions = definitions
+        self.settings = settings or EngineSettings()
+
+    def advance(self, uow: UnitOfWork, operation_id: str) -> Ids:
+        """Make one transition if one is due; do nothing otherwise, whoever asks how often."""
+        record = completion.locked(uow, operation_id)
+        if record is None or record.state.ended:
+            return []
+        scope = self._scope(uow)
+        definition = self.definitions.get(record.kind)
+        if definition is None or definition.version != record.definition_version:
+            return rollback.stuck(scope, record, _unknown_definition(record))
+        if record.waiting_on is not None:
+            return wakeup.look(scope, record)
+        if record.undoing:
+            return rollback.undo(scope, record)
+        if record.cancel and not definition.past_pivot(record.step):
+            return rollback.turn_back(scope, record, rollback.cancelled(record), began=False)
+        late = scope.late(record)
+        if late is not None:
+            return rollback.turn_back(scope, record, late, began=False)
+        return execution.run_step(scope, record)
+
+    def reply(self, uow: UnitOfWork, reply: Reply) -> Ids:
+        """Apply the answer to the ask that is out; an older answer changes nothing.
+
+        Raises `Rejected` (`reply_refused`) when it is not from whom was asked, or to another step:
+        sequences are small numbers, and ids of operations follow from those of requests.
+
+        An answer that comes again says that whoever took it first may be dead: an operation
+        that lies ready goes on at once then, not only when the reaper finds it.
+        """
+        record = completion.locked(uow, reply.token.operation_id)
+        if record is None or record.state.ended:
+            return []
+        if not is_dispatch(record.waiting_on) or record.sequence != reply.token.sequence:
+            return [record.id] if record.waiting_on is None else []
+        _refuse_stranger(record, reply)
+        scope = self._scope(uow)
+        if record.undoing:
+            # A host that has seen something newer (`stale`) holds nothing of this any more.
+            if reply.outcome in ("done", "stale"):
+                return rollback.undone(scope, record)
+            return rollback.pause(scope, record, _error_of(reply))
+        if reply.outcome != "done":
+            return rollback.failed(scope, record, _error_of(reply), began=_may_have_begun(reply))
+        late = scope.late(record)
+        if late is not None:
+            return rollback.turn_back(scope, record, late, began=True)
+        return execution.answered(scope, record, reply.result)
+
+    def undelivered(
+        self,
+        uow: UnitOfWork,
+        operation_id: str,
+        message_id: str,
+        error: ConductorError,
+        *,
+        began: bool,
+    ) -> Ids:
+        """End an ask that nobody will answer, for this reason; any but the one out is left alone.
+
+        `began` says that half of it may have been done all the same. A host that is too old for
+        an undo is not degraded for it: what it still has shows in its next report.
+        """
+        record = completion.locked(uow, operation_id)
+        if record is None or record.state.ended or not is_dispatch(record.waiting_on):
+            return []
+        if ((record.waiting or {}).get("outgoing") or {}).get("id") != message_id:
+            return []
+        scope = self._scope(uow)
+        if not record.undoing:
+            return rollback.failed(scope, record, error, began=began)
+        if error.code == VERSION_UNSUPPORTED:
+            completion.tell(uow, record, "undo-refused", error.message)
+            return rollback.undone(scope, record)
+        return rollback.pause(scope, record, error)
+
+    def cancel(self, uow: UnitOfWork, operation_id: str, reason: str) -> Ids:
+        """Ask an operation and its children to turn back at their next boundary."""
+        record = completion.locked(uow, operation_id)
+        if record is None or record.state.ended or record.cancel is not None:
+            return []
+        marked = replace(record, cancel=reason, updated_at=uow.now)
+        uow.operations.save(marked)
+        completion.tell(uow, marked, "cancel", reason)
+        children = uow.operations.where(parent_id=record.id, ended_at=None)
+        return [record.id, *(id_ for c in children for id_ in self.cancel(uow, c.id, reason))]
+
+    def _scope(self, uow: UnitOfWork) -> Scope:
+        return Scope(self.definitions, self.settings, uow)
+
+
+def _may_have_begun(reply: Reply) -> bool:
+    """Say whether something may be half done: only who answers `refused` has changed nothing."""
+    return reply.outcome != "refused"
+
+
+def _refuse_stranger(record: OperationRecord, reply: Reply) -> None:
+    token = reply.token
+    if not asked_of(record.waiting_on, reply.sender):
+        message = f"sender is {shown(reply.sender)}: operation {record.id} did not ask it"
+        raise Rejected("reply_refused", message, key="sender")
+    if (token.step, token.attempt) != (record.step, record.attempt):
+        message = f"token is of {shown(token.step)}, attempt {token.attempt}: that was not asked"
+        raise Rejected("reply_refused", message, key="token")
+
+
+def _error_of(reply: Reply) -> ConductorError:
+    if reply.error is not None:
+        return error_from_json(reply.error)
+    return HostRefused(reply.outcome, f"{reply.sender} answered {reply.outcome}")
+
+
+def _unknown_definition(record: OperationRecord) -> Broken:
+    version = record.definition_version
+    message = f"no definition of {record.kind} version {version}: finish it with its own release"
+    return Broken("definition_unknown", message)

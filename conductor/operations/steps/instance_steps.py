@@ -1,0 +1,125 @@
+"""What several operations need of an instance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from conductor.store.ports import UnitOfWork
+from conductor.store.records import Allocation, Instance, Json
+from models.errors import Broken, HostRefused
+from models.hardware.image import boots_from_volume
+from models.lifecycle import InstanceState, PowerState
+from models.messages.base import parse
+from models.messages.hardware_json import placement_to_json
+from models.messages.internal import SpawnArgs
+from models.messages.root_disks import DiskImage, RootDisk
+
+GUEST_MISSING = "guest_missing"
+LOST_GUEST = "lost_guest"
+SHELVED_DISK = "shelved_disk"
+"""Where the request spec of a shelved instance keeps the snapshot of its disk.
+
+Beside the instance and not among the images: nobody can remove it while it is all there is.
+"""
+
+
+def must_get(uow: UnitOfWork, instance_id: str) -> Instance:
+    """Return the instance; one without a record is a defect of ours, not of the caller."""
+    instance = uow.instances.get(instance_id)
+    if instance is None:
+        raise Broken("instance_missing", f"instance {instance_id} has no record")
+    return instance
+
+
+def spawn_args(
+    uow: UnitOfWork, instance: Instance, root_disk: RootDisk | None = None
+) -> dict[str, Any]:
+    """Return what its host must know to create the guest, running."""
+    held = uow.allocations.get(instance.id, instance.host or "")
+    return spawn_args_of(instance, held, root_disk=root_disk)
+
+
+def spawn_args_of(
+    instance: Instance,
+    held: Allocation | None,
+    power: str = "running",
+    root_disk: RootDisk | None = None,
+) -> dict[str, Any]:
+    """Return what a host must know of a guest that holds `held` there.
+
+    Its root disk is made from its image where nothing else is said.
+    """
+    placement = instance.placement
+    return SpawnArgs(
+        name=instance.name,
+        vcpus=instance.flavor.vcpus,
+        memory_mib=instance.flavor.memory_mib,
+        disk_gb=held.amounts.get("DISK_GB", 0) if held else 0,
+        image_id=instance.image.id if instance.image and has_local_disk(instance) else None,
+        placement=placement_to_json(placement) if placement else None,
+        root_disk=root_disk or RootDisk(),
+        power=cast(Literal["running", "shutdown", "nostate"], power),
+    ).to_json()
+
+
+def shelved_disk(instance: Instance) -> RootDisk | None:
+    """Return the root disk that shelving has saved; None where there is none."""
+    saved = instance.request_spec.get(SHELVED_DISK)
+    return RootDisk(origin="snapshot", disk=parse(DiskImage, saved)) if saved else None
+
+
+def has_local_disk(instance: Instance) -> bool:
+    """Say whether its root disk is on its host: a volume is elsewhere, whatever happens here."""
+    return not boots_from_volume(instance.image)
+
+
+def disk_in(result: Json, host: str) -> dict[str, Any]:
+    """Return the disk that a host has answered; `HostRefused` for a host that names none.
+
+    What is not named cannot be fetched: before anything is destroyed, this is found out.
+    """
+    if not result.get("disk"):
+        message = f"{host} has not said where the disk is: it cannot preserve it"
+        raise HostRefused("disk_not_preserved", message, host=host)
+    return parse(DiskImage, result["disk"]).to_json()
+
+
+def leave_as_it_was(uow: UnitOfWork, instance_id: str, fault: Json) -> None:
+    """Nothing is done to the instance any more; its state stays, with the fault beside it.
+
+    Of a guest that is missing it stays known, too, that it is and what it was.
+    """
+    instance = must_get(uow, instance_id)
+    lost = lost_guest(instance)
+    if lost is not None:
+        fault = {**fault, "data": {**(fault.get("data") or {}), LOST_GUEST: lost}}
+    uow.instances.save(replace(instance, task_state=None, fault=fault, updated_at=uow.now))
+
+
+def without_guest(instance: Instance) -> Instance:
+    """Return an instance whose host has no guest of it: in ERROR, and what it was in the fault."""
+    fault = {
+        "code": GUEST_MISSING,
+        "message": f"{instance.host} no longer has its guest",
+        "data": {LOST_GUEST: instance.state.value},
+    }
+    lost = replace(instance, state=InstanceState.ERROR, fault=fault)
+    return replace(lost, power_state=PowerState.NOSTATE)
+
+
+def lost_guest(instance: Instance) -> str | None:
+    """Return in which state an instance was when its guest was missed; None where it was not."""
+    fault = instance.fault or {}
+    if instance.state is not InstanceState.ERROR:
+        return None
+    said = (fault.get("data") or {}).get(LOST_GUEST)
+    return str(said) if said else None
+
+
+def ran(instance: Instance) -> bool:
+    """Say whether the guest is to run once it is made anew: it did when last it was seen."""
+    lost = lost_guest(instance)
+    if lost is not None:
+        return lost == InstanceState.ACTIVE.value
+    return instance.power_state is PowerState.RUNNING

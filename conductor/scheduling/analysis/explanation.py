@@ -1,0 +1,165 @@
+"""Why a host was chosen, or none: the record of a decision in words, and every host's own verdict.
+
+A record has counts, examples and the nearest host of each check, never a row a host, so that it
+costs next to nothing to keep. What it leaves out is worked out anew, from the fleet of today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from conductor.scheduling.fleet.fit_cache import Lack, fit_or_lack
+from conductor.scheduling.fleet.fleet_snapshot import Fleet
+from conductor.scheduling.ranking import (
+    ASKED_FIRST,
+    BY_CHANCE,
+    BY_NAME,
+    Ranking,
+    ranked,
+)
+from conductor.scheduling.request.request_spec import RequestSpec
+from conductor.scheduling.request.shared_providers import (
+    NO_PROVIDERS,
+    NO_PROVIDERS_TEXTS,
+    shares_on,
+)
+from conductor.scheduling.settings import SchedulingSettings
+
+Json = Mapping[str, Any]
+
+POSSIBLE: Final = "possible"
+
+_BETWEEN_EQUALS: Final = {
+    BY_NAME: "the first by name of equals",
+    BY_CHANCE: "drawn by chance among equals",
+    ASKED_FIRST: "an alternate of the selection before",
+}
+
+
+def history_of(detail: Json, host: str | None) -> tuple[str, ...]:
+    """Return a decision's record in sentences, the answer first; for a chosen host or for none."""
+    if host is None:
+        return tuple(_refusal(detail))
+    return tuple(_choice(detail, host))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one host: the first check that it failed, or its score and what made it up."""
+
+    host: str
+    check: str
+    text: str
+    need: int | None = None
+    have: int | None = None
+    score: float | None = None
+    weights: Mapping[str, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is known of the host."""
+        fields: dict[str, Any] = {
+            "need": self.need,
+            "have": self.have,
+            "score": None if self.score is None else round(self.score, 6),
+            "weights": self.weights,
+        }
+        known = {name: value for name, value in fields.items() if value is not None}
+        return {"host": self.host, "check": self.check, "text": self.text, **known}
+
+
+def verdicts(spec: RequestSpec, fleet: Fleet, settings: SchedulingSettings) -> list[Verdict]:
+    """Return the verdict on every host: those that take the demand first, best first."""
+    failed = list(_failures(spec, fleet, settings))
+    out = {verdict.host for verdict in failed}
+    alive = np.fromiter((host.name not in out for host in fleet.hosts), np.bool_, len(fleet))
+    ranking = ranked(alive, spec, fleet, settings)
+    passed = []
+    for place in np.argsort(-ranking.scores, kind="stable"):
+        host = fleet.hosts[ranking.rows[place]]
+        answer = fit_or_lack(spec.shape, host, pack=settings.pack)
+        if isinstance(answer, Lack):
+            text = answer.lacks[0]
+            failed.append(Verdict(host.name, answer.code, text, *answer.numbers))
+        elif shares_on(host, spec.shape.request, fleet.beside, spec.held) is None:
+            failed.append(Verdict(host.name, NO_PROVIDERS, NO_PROVIDERS_TEXTS[0]))
+        else:
+            passed.append(_possible(host.name, ranking, int(place)))
+    return [*passed, *sorted(failed, key=lambda verdict: verdict.host)]
+
+
+def _possible(host: str, ranking: Ranking, place: int) -> Verdict:
+    weights = {
+        name: round(float(part if isinstance(part, float | int) else part[place]), 6)
+        for name, part in ranking.parts
+    }
+    score = float(ranking.scores[place])
+    return Verdict(host, POSSIBLE, "takes it", score=score, weights=weights)
+
+
+def _failures(spec: RequestSpec, fleet: Fleet, settings: SchedulingSettings) -> Iterator[Verdict]:
+    alive = np.ones(len(fleet), np.bool_)
+    for iterable in settings.filters_for(spec):
+        for check in iterable(spec, fleet):
+            rows = np.flatnonzero(alive & ~check.passed)
+            have = None if check.have is None else check.have(rows)
+            for at, row in enumerate(rows):
+                had = None if have is None else int(have[at])
+                name = fleet.hosts[row].name
+                yield Verdict(name, check.code, check.lacks[0], check.need, had)
+            alive &= check.passed
+
+
+def _choice(detail: Json, host: str) -> Iterator[str]:
+    hosts, possible = detail.get("hosts", 0), detail.get("possible")
+    yield f"{host}, {_of(hosts, possible)}{_removed(detail.get('checks', ()))}"
+    planned = detail["scores"][0][0] if detail.get("scores") else host
+    if planned != host:
+        yield f"{planned} came first and had been taken when it was claimed"
+    if detail.get("drawn_from", 1) > 1:
+        yield f"drawn from the {detail['drawn_from']} best, so that schedulers seldom collide"
+    if detail.get("runner_up"):
+        yield _second(detail["runner_up"])
+    for suffix, provider in sorted(detail.get("groups", {}).items()):
+        yield f"request group {suffix.removeprefix('_')} is served by {provider}"
+    if detail.get("alternates"):
+        yield f"else {', '.join(detail['alternates'])}"
+
+
+def _of(hosts: int, possible: int | None) -> str:
+    if possible is None:
+        return f"of {hosts:,} hosts"
+    some = "the only possible host" if possible == 1 else f"of {possible:,} possible hosts"
+    return f"{some} of {hosts:,}"
+
+
+def _second(second: Json) -> str:
+    name, why = second["host"], second["decided_by"]
+    if why in _BETWEEN_EQUALS:
+        return f"{name} came second: the other is {_BETWEEN_EQUALS[why]}"
+    return (
+        f"{name} came second, {second['behind']:.4g} behind: {why} gave it {second['has']:.4g}, "
+        f"the other {second['best']:.4g}; with {second['behind']:.4g} more it had been chosen"
+    )
+
+
+def _refusal(detail: Json) -> Iterator[str]:
+    yield str(detail.get("error", {}).get("message", "no host"))
+    nearest = detail.get("nearest")
+    if nearest:
+        short = nearest["need"] - nearest["have"]
+        text = next(
+            (item["text"] for item in detail["checks"] if item["check"] == nearest["check"]), ""
+        )
+        yield f"nearest is {nearest['host']}, {short:,} short of {nearest['need']:,}: {text}"
+    for item in detail.get("checks", ()):
+        if item.get("examples"):
+            yield f"{item['text']}, such as {', '.join(item['examples'])}"
+
+
+def _removed(checks: Iterable[Json]) -> str:
+    texts = [str(check.get("text", f"{check['hosts']} {check['check']}")) for check in checks]
+    return f" ({'; '.join(texts)})" if texts else ""

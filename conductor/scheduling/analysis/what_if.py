@@ -1,0 +1,186 @@
+"""What would happen: where a demand would go, and who would have to move for it to fit.
+
+Nothing is written: hosts are changed in a rehearsal on the fleet and taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+
+from conductor.placement.local.host_claims import HostAllocation, charged, relieved
+from conductor.scheduling.filters.host_filters import has_amounts
+from conductor.scheduling.filters.numa_filter import has_numa_cells
+from conductor.scheduling.fleet.fit_cache import Fits
+from conductor.scheduling.fleet.fleet_snapshot import Fleet
+from conductor.scheduling.fleet.host_columns import left_column
+from conductor.scheduling.host_selection import NoHost, Selection, choose, put_on
+from conductor.scheduling.request.request_spec import RequestSpec, place
+from conductor.scheduling.request.shared_providers import Held, shares_on
+from conductor.scheduling.settings import SchedulingSettings
+from models.hardware.frozen_map import FrozenMap
+from models.hardware.guest_topology import Misfit
+
+NEAREST_HOSTS: Final = 256
+TRIALS: Final = 4_000
+"""So many combinations of instances are tried at most, the nearest hosts first."""
+MOST_MOVES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """An instance that could be moved: what it holds where it is, and what it asks elsewhere.
+
+    `beside` is what it holds of providers that are no hosts.
+    """
+
+    instance_id: str
+    name: str
+    holding: HostAllocation
+    spec: RequestSpec
+    beside: Held = field(default_factory=lambda: FrozenMap({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """One instance that would have to go from one host to another."""
+
+    instance_id: str
+    name: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Displacement:
+    """The host that a demand fits on once these instances have moved, in this order."""
+
+    host: str
+    moves: tuple[Relocation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the command prints it."""
+        moves = [
+            {"instance_id": m.instance_id, "name": m.name, "from": m.source, "to": m.target}
+            for m in self.moves
+        ]
+        return {"host": self.host, "moves": moves}
+
+    def __str__(self) -> str:
+        moves = " and ".join(f"{m.name} moves from {m.source} to {m.target}" for m in self.moves)
+        return f"fits on {self.host} if {moves}"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How far a search for moves went, and what it found."""
+
+    found: Displacement | None
+    hosts: int
+    trials: int
+
+
+GuestsOn = Callable[[str], Sequence[Guest]]
+
+
+class WhatIf:
+    """A fleet to ask about; whatever is tried on it is taken back."""
+
+    def __init__(self, fleet: Fleet, settings: SchedulingSettings, now: float) -> None:
+        self._fleet = fleet
+        self._settings = settings
+        self._now = now
+        self._fits = Fits()
+
+    def placed(self, spec: RequestSpec, count: int) -> tuple[list[Selection], NoHost | None]:
+        """Return where so many of a demand would go one after the other, and why no more do."""
+        selections: list[Selection] = []
+        with self._fleet.rehearsal():
+            for _ in range(count):
+                chosen = self._choose(spec)
+                if isinstance(chosen, NoHost):
+                    return selections, chosen
+                selections.append(chosen)
+                put_on(self._fleet, chosen, self._now)
+                if spec.group is not None:
+                    spec = replace(spec, group=spec.group.joined_by(chosen.host.name))
+        return selections, None
+
+    def moves_that_help(
+        self, spec: RequestSpec, guests_on: GuestsOn, placed: Sequence[Selection] = ()
+    ) -> Search:
+        """Return one or two instances whose moves would make room; one before two.
+
+        Those `placed` before it are where they would be.
+        """
+        with self._fleet.rehearsal():
+            for selection in placed:
+                put_on(self._fleet, selection, self._now)
+            return self._search(spec, guests_on)
+
+    def _search(self, spec: RequestSpec, guests_on: GuestsOn) -> Search:
+        names = self._nearest(spec)
+        trials = 0
+        for count in range(1, MOST_MOVES + 1):
+            for name in names:
+                for leaving in combinations(self._by_size(guests_on(name)), count):
+                    if trials >= TRIALS:
+                        return Search(None, len(names), trials)
+                    trials += 1
+                    found = self._try(spec, name, leaving)
+                    if found is not None:
+                        return Search(found, len(names), trials)
+        return Search(None, len(names), trials)
+
+    def _try(self, spec: RequestSpec, name: str, leaving: Sequence[Guest]) -> Displacement | None:
+        host, beside = self._fleet.get(name), self._fleet.beside
+        if host is None:
+            return None
+        for guest in leaving:
+            host = relieved(host, guest.holding, self._now)
+            beside = beside.charged(guest.beside, back=True)
+        shares = shares_on(host, spec.shape.request, beside, spec.held)
+        answer = place(spec.shape, host, pack=self._settings.pack)
+        if shares is None or isinstance(answer, Misfit):
+            return None
+        taken = HostAllocation(spec.instance_id, spec.project_id, answer, shares.own)
+        with self._fleet.rehearsal():
+            self._fleet.put(charged(host, [taken], self._now))
+            self._fleet.beside = beside.charged(shares.beside)
+            moves = tuple(self._elsewhere(leaving, name))
+        return Displacement(name, moves) if len(moves) == len(leaving) else None
+
+    def _elsewhere(self, leaving: Sequence[Guest], source: str) -> Iterator[Relocation]:
+        """Yield where each goes, until one goes nowhere."""
+        for guest in leaving:
+            wish = replace(guest.spec, ignored=guest.spec.ignored | {source}, host=None)
+            chosen = self._choose(wish)
+            if isinstance(chosen, NoHost):
+                return
+            put_on(self._fleet, chosen, self._now)
+            yield Relocation(guest.instance_id, guest.name, source, chosen.host.name)
+
+    def _nearest(self, spec: RequestSpec) -> list[str]:
+        """Return the hosts that only lack room, those that lack least first."""
+        alive = np.ones(len(self._fleet), np.bool_)
+        for iterable in self._settings.filters_for(spec):
+            if iterable not in (has_amounts, has_numa_cells):
+                for check in iterable(spec, self._fleet):
+                    alive &= check.passed
+        rows = np.flatnonzero(alive)
+        share = np.ones(len(rows))
+        for name, amount in spec.shape.amounts.items():
+            left = self._fleet.column(left_column(name))[rows]
+            np.minimum(share, left / amount, out=share)
+        order = np.argsort(-share, kind="stable")[:NEAREST_HOSTS]
+        return [self._fleet.hosts[row].name for row in rows[order]]
+
+    def _by_size(self, guests: Sequence[Guest]) -> list[Guest]:
+        return sorted(guests, key=lambda guest: sum(guest.holding.amounts.values()))
+
+    def _choose(self, spec: RequestSpec) -> Selection | NoHost:
+        return choose(spec, self._fleet, self._settings, self._fits)

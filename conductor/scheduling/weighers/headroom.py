@@ -1,0 +1,134 @@
+"""How many more instances of a shape each host could take: an estimate, for weighing only.
+
+Counted from the coarse columns: amounts, and for guests with dedicated CPUs the free CPUs
+and memory of each NUMA cell. Pages and thread policies are left to the fitter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conductor.scheduling.fleet.fleet_snapshot import Fleet, Numbers
+from conductor.scheduling.fleet.host_columns import (
+    capacity_column,
+    cell_needs,
+    free_cpus,
+    free_memory_mib,
+    left_column,
+)
+from conductor.scheduling.request.request_spec import Shape
+
+Floats: TypeAlias = NDArray[np.float64]
+
+SHAPES_WEIGHED: Final = 8
+ROUNDING: Final = 1e-9
+"""Multiplying by a reciprocal is several times faster than dividing, and this much less exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What is free on some hosts: amounts by class, and CPUs and MiB of NUMA cells by host."""
+
+    left: Mapping[str, Floats]
+    cpus: Floats
+    memory_mib: Floats
+
+    def after(self, shape: Shape) -> Headroom:
+        """Return the room as it is once each of these hosts has taken the shape."""
+        left = {name: free - shape.amounts.get(name, 0) for name, free in self.left.items()}
+        needs = cell_needs(shape)
+        if needs is None:
+            return Headroom(left, self.cpus, self.memory_mib)
+        fits = (self.cpus >= needs.cpus) & (self.memory_mib >= needs.memory_mib)
+        if needs.cells < len(self.cpus):
+            # The fullest cells that fit, which is where a packing fitter goes.
+            fullness = np.where(fits, self.cpus * 2.0**32 + self.memory_mib, np.inf)
+            rank = fullness.argsort(axis=0).argsort(axis=0)
+            fits &= rank < needs.cells
+        return Headroom(
+            left, self.cpus - fits * needs.cpus, self.memory_mib - fits * needs.memory_mib
+        )
+
+    def then(self, other: Headroom) -> Headroom:
+        """Return these hosts and then those, so that both are asked at once."""
+        left = {name: np.concatenate((free, other.left[name])) for name, free in self.left.items()}
+        return Headroom(
+            left,
+            np.concatenate((self.cpus, other.cpus), axis=1),
+            np.concatenate((self.memory_mib, other.memory_mib), axis=1),
+        )
+
+    def count(self, shape: Shape) -> Floats:
+        """Return how many of the shape fit on each host, never negative."""
+        counts = np.full(self.cpus.shape[1], np.inf)
+        for name, amount in shape.amounts.items():
+            np.minimum(counts, self.left[name] * (1 / amount), out=counts)
+        needs = cell_needs(shape)
+        if needs is not None:
+            by_cell = self.cpus * (1 / max(needs.cpus, 1))
+            if needs.memory_mib:
+                np.minimum(by_cell, self.memory_mib * (1 / needs.memory_mib), out=by_cell)
+            by_cell += ROUNDING
+            np.minimum(counts, _guests(np.floor(by_cell, out=by_cell), needs.cells), out=counts)
+        counts += ROUNDING
+        return np.asarray(np.maximum(np.floor(counts, out=counts), 0.0))
+
+
+def headroom_of(fleet: Fleet, rows: Numbers, shapes: Iterable[Shape]) -> Headroom:
+    """Return the room on these rows, as far as these shapes need it."""
+    classes = {name for shape in shapes for name in shape.amounts}
+    return Headroom(
+        {name: fleet.column(left_column(name))[rows].astype(float) for name in sorted(classes)},
+        fleet.cells(free_cpus)[:, rows].astype(float),
+        fleet.cells(free_memory_mib)[:, rows].astype(float),
+    )
+
+
+def size_of(shape: Shape, fleet: Fleet) -> float:
+    """Return how much of the whole fleet one instance takes, all its classes added."""
+    return sum(
+        amount / max(1, fleet.total(capacity_column(name)))
+        for name, amount in shape.amounts.items()
+    )
+
+
+def usual(fleet: Fleet, asked: Shape) -> list[tuple[Shape, float]]:
+    """Return the shapes that ask for most of the fleet, and their weights, the last one too."""
+    counts = dict(fleet.habits.asked)
+    counts.setdefault(asked, 1)
+    sized = [(shape, count, size_of(shape, fleet)) for shape, count in counts.items()]
+    sized.sort(key=lambda item: -item[1] * item[2])
+    most = sized[:SHAPES_WEIGHED]
+    whole = sum(count * size for _, count, size in most) or 1.0
+    return [(shape, count * size * size / whole) for shape, count, size in most]
+
+
+def worth(room: Headroom, shapes: Iterable[tuple[Shape, float]]) -> Floats:
+    """Return what the hosts could still take of these shapes, added up by weight."""
+    total = np.zeros(room.cpus.shape[1])
+    for shape, weight in shapes:
+        total += weight * room.count(shape)
+    return total
+
+
+def _guests(by_cell: Floats, cells: int) -> Floats:
+    """Return how many guests of so many NUMA cells fit, given how often one fits each cell.
+
+    For any i, the guests have at most i of their cells on the i roomiest host cells, so the
+    rest of the host bounds them; the least bound can be reached.
+    """
+    if cells == 1:
+        return reduce(np.add, np.maximum(by_cell, 0.0))
+    if len(by_cell) < cells:
+        return np.zeros(by_cell.shape[1])
+    if len(by_cell) == cells:
+        return reduce(np.minimum, by_cell)
+    rising = np.cumsum(np.sort(np.maximum(by_cell, 0.0), axis=0), axis=0)
+    bounds = [rising[-1 - roomiest] // (cells - roomiest) for roomiest in range(cells)]
+    return np.asarray(np.minimum.reduce(bounds))

@@ -1,0 +1,106 @@
+"""Periodic work in parts: each is done whatever becomes of the others, and failures are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from conductor.store.ports import Store, UnitOfWork
+from conductor.store.records import CatalogueEntry
+from models.errors import ConductorError, Conflict, Unreachable
+from models.messages.json_safety import kept
+
+log = structlog.get_logger(__name__)
+
+_SAID_MOST = 500
+
+TROUBLE = "trouble"
+"""The kind of catalogue entries that say what fails of a process's periodic work."""
+
+
+class Rounds:
+    """The periodic work of one process.
+
+    What fails is noted in the database under the process's name until it succeeds again, so that
+    `health` can tell it; while the database itself is away, it is `health` that says so.
+    """
+
+    def __init__(self, store: Store, process: str) -> None:
+        self._store = store
+        self._process = process
+        self._noted: dict[str, str] = {}
+
+    def run(self, **parts: Callable[[], object]) -> None:
+        """Do every part, in order; raise the first error once all of them have been tried."""
+        first: Exception | None = None
+        for name, work in parts.items():
+            failure = self._tried(name, work)
+            first = first or failure
+        if first is not None:
+            raise first
+
+    def _tried(self, name: str, work: Callable[[], object]) -> Exception | None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - it is raised when the other parts are done
+            code = error.code if isinstance(error, ConductorError) else type(error).__name__
+            log.warning("a part of the periodic work failed", part=name, code=code)
+            self.note(name, f"{code}: {error}")
+            return error
+        self.clear(name)
+        return None
+
+    def note(self, name: str, why: str) -> None:
+        """Let `health` say why a part is not well."""
+        if self._noted.get(name) == why:
+            return
+
+        def put(uow: UnitOfWork) -> None:
+            body = {"message": kept(why[:_SAID_MOST])}
+            uow.catalogue.put(CatalogueEntry(TROUBLE, f"{self._process}/{name}", body, uow.now))
+
+        if self._written(put):
+            self._noted[name] = why
+
+    def clear(self, name: str) -> None:
+        """Let `health` say no more of a part: it is well."""
+        if name not in self._noted:
+            return
+        if self._written(lambda uow: uow.catalogue.drop(TROUBLE, f"{self._process}/{name}")):
+            del self._noted[name]
+
+    def _written(self, work: Callable[[UnitOfWork], object]) -> bool:
+        try:
+            with self._store.begin() as uow:
+                work(uow)
+        except (Conflict, Unreachable):
+            return False
+        return True
+
+
+def troubles(uow: UnitOfWork) -> list[tuple[str, str]]:
+    """Return what fails, by `process/part`; of processes that are gone, only until they retire."""
+    living = {beat.name for beat in uow.heartbeats.where(kind=("conductor", "scheduler"))}
+    return [
+        (entry.name, str(entry.body.get("message", "")))
+        for entry in uow.catalogue.where(kind=TROUBLE)
+        if entry.name.rpartition("/")[0] in living
+    ]
+
+
+def forget_processes(uow: UnitOfWork, silent_since: float) -> int:
+    """Forget processes not heard of since, and what failed in them; return how many records.
+
+    Each start of a process has a name of its own. Hosts keep theirs.
+    """
+    beats = uow.heartbeats.where(kind=("conductor", "scheduler"))
+    gone = [beat.name for beat in beats if beat.seen_at < silent_since]
+    living = {beat.name for beat in beats} - set(gone)
+    failed = [
+        entry.name
+        for entry in uow.catalogue.where(kind=TROUBLE)
+        if entry.name.rpartition("/")[0] not in living
+    ]
+    dropped = sum(uow.heartbeats.drop(name) for name in gone)
+    return dropped + sum(uow.catalogue.drop(TROUBLE, name) for name in failed)

@@ -1,0 +1,261 @@
+"""Reading the dead: any bytes become a record with a reason, in words for a person."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from kombu import Message
+
+from conductor.store.records import DeadLetter
+from models.errors import ConductorError, Conflict, Rejected, Unreachable
+from models.ids import is_uuid
+from models.messages.base import Message as Meaning
+from models.messages.base import parse
+from models.messages.internal import (
+    COMPUTE,
+    CONDUCTOR,
+    HEARTBEAT,
+    INVENTORY_REPORT,
+    PROGRESS,
+    REGISTRATION,
+    REPLY,
+    REPORTS,
+    SCHEDULER,
+    SELECT_HOSTS,
+    Heartbeat,
+    HostRegistration,
+    Instruction,
+    InventoryReport,
+    Progress,
+    Reply,
+    SelectHosts,
+)
+from models.messages.json_safety import is_printable, kept, storable
+from models.messages.requests import REQUESTS, parse_request
+from models.secrets import masked, masked_text
+from tasks.message_validation import complaint, complaint_of_size
+from tasks.wire_decoding import BODY_KEPT, readable
+
+_REASON_KEPT = 1_000
+_NAMESPACE = uuid.UUID("5d0c3b64-8f5e-4f0e-9c1b-6a1f2f6f4a10")
+_DEEPEST = 8
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that became no operation by itself: whose sender shall hear why."""
+
+    task: str
+    id: str
+    body: Mapping[str, Any]
+    reply_to: str | None
+
+
+_MEANINGS: Mapping[str, type[Meaning]] = {
+    REPLY: Reply,
+    REGISTRATION: HostRegistration,
+    HEARTBEAT: Heartbeat,
+    INVENTORY_REPORT: InventoryReport,
+    PROGRESS: Progress,
+    SELECT_HOSTS: SelectHosts,
+}
+_REPORTS = frozenset({REPLY, REGISTRATION, HEARTBEAT, INVENTORY_REPORT, PROGRESS})
+
+
+def read_dead_letter(message: Message, now: float) -> DeadLetter:
+    """Return the record of a message of the queue `dead_letters`, whatever it holds.
+
+    The same message gives the same id, so that keeping it twice changes nothing. Text that a
+    database would refuse (NUL, lone surrogates) is replaced; a body is cut at 256 KiB. Secrets
+    are masked: no message that we take has any, so nothing that could be replayed is lost.
+    """
+    death = _last_death(message.headers)
+    queue = str(death.get("queue", ""))
+    return _letter(message, queue, _reason(message, death, queue), str(death.get("time")), now)
+
+
+def refused_letter(message: Message, queue: str, reason: str, now: float) -> DeadLetter:
+    """Return the record of a message that `queue` held and nobody takes, for this reason."""
+    return _letter(message, queue, reason, "", now)
+
+
+def keep_dead_letter(keep: Callable[[DeadLetter], None], dead_letter: DeadLetter) -> None:
+    """Keep a record, in plain ASCII if it is not taken as it is; raise while the store is away."""
+    try:
+        keep(dead_letter)
+    except (Unreachable, Conflict):
+        raise
+    except Exception as error:  # noqa: BLE001  # what cannot be kept must not stop the others
+        _log.error(
+            "a dead letter is kept without its headers", id=dead_letter.id, reason=str(error)
+        )
+        try:
+            keep(_plain(dead_letter))
+        except ConductorError:
+            raise
+        except Exception as again:
+            # No message is at fault any more, so it is held like every other.
+            raise Unreachable("dead_letter_not_kept", f"no dead letter is kept: {again}") from again
+
+
+def _plain(dead_letter: DeadLetter) -> DeadLetter:
+    texts = (dead_letter.queue, dead_letter.task, dead_letter.reason, dead_letter.body)
+    queue, task, reason, body = (
+        text.encode("ascii", "backslashreplace").decode() for text in texts
+    )
+    return replace(dead_letter, queue=queue, task=task, reason=reason, body=body, headers={})
+
+
+def request_of(dead_letter: DeadLetter, message: Message) -> Request | None:
+    """Return what is known of a request that was refused, if anybody can be told of it."""
+    task, task_id = message.headers.get("task"), message.headers.get("id")
+    if (
+        dead_letter.queue != CONDUCTOR
+        or dead_letter.task not in REQUESTS
+        or dead_letter.task != task
+    ):
+        return None
+    if not isinstance(task_id, str) or not is_uuid(task_id):
+        return None
+    reply_to = message.properties.get("reply_to")
+    told = reply_to if is_printable(reply_to) else None
+    return Request(dead_letter.task, task_id, _keywords(message), told or None)
+
+
+def _letter(message: Message, queue: str, reason: str, when: str, now: float) -> DeadLetter:
+    headers = message.headers if isinstance(message.headers, dict) else {}
+    own = {key: value for key, value in headers.items() if not str(key).startswith("x-")}
+    task = own.get("task")
+    body = _body(message)
+    reason = _clean(reason)[:_REASON_KEPT]
+    name = json.dumps([queue, when, reason, body, _json(own)])
+    return DeadLetter(
+        id=str(uuid.uuid5(_NAMESPACE, name)),
+        at=now,
+        queue=_clean(queue),
+        task=_clean(task) if isinstance(task, str) else "",
+        reason=reason,
+        body=body[:BODY_KEPT],
+        headers=_json(masked(own)),
+    )
+
+
+def dead_letter_of(request: Any, queue: str, reason: str, now: float) -> DeadLetter:
+    """Return the record of a task that was read but could not be handled, for this reason."""
+    body = json.dumps(masked(request.kwargs))
+    return DeadLetter(
+        id=str(uuid.uuid5(_NAMESPACE, f"{request.id}/{queue}/{body}")),
+        at=now,
+        queue=queue,
+        task=request.task,
+        reason=_clean(reason)[:_REASON_KEPT],
+        body=_clean(body)[:BODY_KEPT],
+        headers=_json(
+            {"id": request.id, "root_id": request.root_id, "parent_id": request.parent_id}
+        ),
+    )
+
+
+def _reason(message: Message, death: Mapping[str, Any], queue: str) -> str:
+    why = death.get("reason")
+    if why is None:
+        return "it was sent to the dead letters directly"
+    if why == "delivery_limit":
+        return "given up: every worker that took it died or gave it back"
+    if why != "rejected":
+        return f"the broker dropped it: {why}"
+    task = str(message.headers.get("task"))
+    return (
+        complaint(message, _known(queue, task), _when(death))
+        or _complaint_of_meaning(task, message.payload[1])
+        or f"its handler failed: the log of the {queue} worker has the error"
+    )
+
+
+def _known(queue: str, task: str) -> frozenset[str]:
+    if queue == CONDUCTOR:
+        return frozenset(REQUESTS)
+    if queue == REPORTS:
+        return _REPORTS
+    if queue == SCHEDULER:
+        return frozenset({SELECT_HOSTS})
+    return frozenset({task}) if task.startswith(COMPUTE) else frozenset()
+
+
+def _complaint_of_meaning(task: str, body: Mapping[str, Any]) -> str | None:
+    try:
+        if task in REQUESTS:
+            parse_request(task, body)
+        else:
+            parse(_MEANINGS.get(task, Instruction), body)
+    except Rejected as error:
+        return f"{error.code}: {error.message}"
+    return None
+
+
+def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
+    deaths = headers.get("x-death")
+    if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict):
+        return deaths[0]
+    return {}
+
+
+def _when(death: Mapping[str, Any]) -> datetime:
+    at = death.get("time")
+    return at.replace(tzinfo=UTC) if isinstance(at, datetime) else datetime.now(UTC)
+
+
+def _payload(message: Message) -> Any:
+    if complaint_of_size(message) is not None:
+        return None
+    try:
+        return json.loads(message.body or "")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _keywords(message: Message) -> Mapping[str, Any]:
+    match _payload(message):
+        case [_, dict() as keywords, *_]:
+            return keywords
+    return {}
+
+
+def _body(message: Message) -> str:
+    """Return the keyword arguments where the message is a task, else its bytes as text."""
+    payload = _payload(message)
+    match payload:
+        case [_, dict() as keywords, *_]:
+            return _clean(json.dumps(masked(keywords)))
+    raw: Any = message.body or ""
+    text = readable(bytes(raw)) if not isinstance(raw, str) else raw
+    if not isinstance(payload, dict | list):
+        return _clean(masked_text(text))
+    safe = masked(payload)
+    return _clean(text if safe == payload else json.dumps(safe))
+
+
+def _clean(text: str) -> str:
+    return storable(text)
+
+
+def _json(value: Any, deep: int = 0) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return kept(value)
+    if deep > _DEEPEST:
+        return "…"
+    if isinstance(value, dict):
+        return {_clean(str(key)): _json(item, deep + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item, deep + 1) for item in value]
+    if isinstance(value, bytes):
+        value = readable(value)
+    return _clean(masked_text(str(value)))

@@ -1,0 +1,117 @@
+"""What Flower is told of an ask: taken, begun, and ended by its answer rather than by its message.
+
+A host has taken an instruction once it is in its journal; that is not the end of it. So the tasks
+of asks are silent by themselves, and these events are sent at the moments that they name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from models.messages.internal import (
+    HEARTBEAT,
+    INVENTORY_REPORT,
+    PROGRESS,
+    REGISTRATION,
+    REPLY,
+    SCHEDULER,
+    OutgoingMessage,
+    Token,
+    answer_to,
+    said,
+)
+from tasks.message_validation import fault_text
+
+Event = Mapping[str, Any]
+_PULSE: Final[Event] = {
+    "type": "worker-heartbeat",
+    "freq": 15,
+    "active": 0,
+    "processed": 0,
+    "loadavg": (0, 0, 0),
+}
+"""Flower takes a host for gone that is not heard of for twice `freq` seconds."""
+SILENT: Final = frozenset({HEARTBEAT, REGISTRATION, INVENTORY_REPORT, PROGRESS, REPLY})
+"""Reports: of these only what `heard` makes of them is shown.
+
+What their headers say of ids is their sender's word, and most come so often that they would push
+everything else out of Flower's memory.
+"""
+
+
+def heard(task: str, body: Mapping[str, Any]) -> list[Event]:
+    """Tell what a report says that counts: who lives, what is begun, and how it has ended.
+
+    Nothing of it is named by whom it came from: ids follow from the ask that it answers.
+    """
+    if task == HEARTBEAT:
+        return [{**_PULSE, "hostname": node_of(body["host"])}]
+    if task == PROGRESS and body["percent"] == 0:
+        by_host = {"hostname": node_of(body["sender"])}
+        return [{**row, **by_host} for row in begun(Token(**body["token"]))]
+    if task != REPLY:
+        return []
+    reply = _answer(body)
+    if body["sender"] == SCHEDULER:
+        return reply  # its process has told the end itself
+    return [{**_end(body), "hostname": node_of(body["sender"])}, *reply]
+
+
+def node_of(host: str) -> str:
+    """Return the name under which Flower lists a host, whichever process serves it."""
+    return f"compute-{host}@{host}"
+
+
+def begun(token: Token) -> list[Event]:
+    """Tell that a host has taken an instruction and begun to carry it out."""
+    uuid_ = token.message_id
+    return [{"type": kind, "uuid": uuid_} for kind in ("task-received", "task-started")]
+
+
+def _answer(body: Mapping[str, Any]) -> list[Event]:
+    """Tell of an answer as a task of its own, which hangs from its ask."""
+    token = Token(**body["token"])
+    told = said(
+        outcome=body["outcome"],
+        step=token.step,
+        host=body["sender"],
+        reason=(body.get("error") or {}).get("message"),
+    )
+    name = f"{body['sender']}/{token.message_id}"
+    event = {"uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, name))}
+    taken = {"type": "task-received", "name": REPLY, "args": "()", "kwargs": told, "retries": 0}
+    done = {"type": "task-succeeded", "result": "None", "runtime": 0.0}
+    return [{**event, **taken, **answer_to(token)}, {**event, **done}]
+
+
+def answered(outgoing_messages: Sequence[OutgoingMessage]) -> list[Event]:
+    """Tell the ends of the asks that these letters answer."""
+    return [_end(outgoing.body) for outgoing in outgoing_messages if outgoing.task == REPLY]
+
+
+def given_up(outgoing: Mapping[str, Any], reason: str) -> Event:
+    """Tell that nobody waits for the answer to an ask any more; `letter` is how it was sent."""
+    return {
+        "type": "task-failed",
+        "uuid": outgoing["id"],
+        "name": outgoing["task"],
+        "args": "()",
+        "kwargs": outgoing["shown"],
+        "root_id": outgoing["root_id"],
+        "parent_id": outgoing["parent_id"],
+        "exception": f"GivenUp({reason!r})",
+        "traceback": "",
+    }
+
+
+def _end(reply: Mapping[str, Any]) -> Event:
+    event = {"uuid": Token(**reply["token"]).message_id, "traceback": ""}
+    outcome, error = reply["outcome"], reply.get("error") or {}
+    if outcome == "done":
+        return {**event, "type": "task-succeeded", "result": f"done by {reply['sender']}"}
+    if outcome == "stale":
+        return {**event, "type": "task-revoked", "terminated": False, "expired": False}
+    kind = error.get("kind", outcome.capitalize())
+    return {**event, "type": "task-failed", "exception": f"{kind}({fault_text(error)!r})"}
