@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json, Migration, OperationRecord
+from conductor.store.records import Instance, Migration, OperationRecord
 from models.hardware.flavor import Flavor
+from models.json_types import Json
 from models.lifecycle import MigrationKind
 
 # Of a request without an instance: what names it, and nothing that describes or configures.

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from conductor.cli.rendering.json_views import HostStatus, Json, host_view, moment, unanswered_view
+from conductor.cli.rendering.json_views import HostStatus, host_view, moment, unanswered_view
 from conductor.liveness import MOST_UNANSWERED, UNANSWERED_AFTER_S, unanswered
 from conductor.operations.engine.wait_reasons import ON_HOST
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord, Tally
 from models.ids import compute_queue
+from models.json_types import JsonDict
 from models.messages.internal import CONDUCTOR, DEAD_LETTERS, ECHO, REPORTS, SCHEDULER
 from models.units import seconds_text
 from tasks.queue_depths import Depth
@@ -42,7 +43,7 @@ class Finding:
     state: State
     needed: bool
     detail: str
-    more: Json = field(default_factory=dict)
+    more: JsonDict = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `-o json` prints."""
@@ -133,7 +134,7 @@ def _is_at_work(uow: UnitOfWork, host: str, operation_id: str) -> bool:
     return beat is not None and any(call.get("operation_id") == operation_id for call in beat.work)
 
 
-def oldest_of(tallies: Iterable[Tally], now: float) -> list[Json]:
+def oldest_of(tallies: Iterable[Tally], now: float) -> list[JsonDict]:
     """Return, by kind and by who is waited for, how many operations run and the oldest's age."""
     rows: dict[tuple[str, str], list[float]] = {}
     for tally in tallies:
@@ -149,7 +150,7 @@ def oldest_of(tallies: Iterable[Tally], now: float) -> list[Json]:
     return sorted(found, key=lambda row: -row["oldest_s"])
 
 
-def running_text(rows: Sequence[Json]) -> str:
+def running_text(rows: Sequence[JsonDict]) -> str:
     """Return what `oldest_of` found in one sentence."""
     if not rows:
         return "no operation runs"

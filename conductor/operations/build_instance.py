@@ -14,8 +14,9 @@ from conductor.operations.engine.definition import (
 from conductor.operations.steps.instance_steps import must_get, spawn_args
 from conductor.placement.local.host_claims import release_claim
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import OperationRecord
 from models.errors import NoValidHost, Rejected
+from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.internal import HostRequest
 from models.messages.requests import Request

@@ -21,9 +21,10 @@ from conductor.operations.engine.wait_reasons import ON_PARENT
 from conductor.operations.steps.build_request import spec_of
 from conductor.operations.steps.quota_check import Owner, check_again, size_of
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json, OperationRecord
+from conductor.store.records import Instance, OperationRecord
 from models.errors import Rejected
 from models.ids import OperationId, child_instance_id
+from models.json_types import Json
 from models.lifecycle import InstanceState, OperationState, TaskState
 from models.messages.internal import HostRequest
 from models.messages.requests import BuildInstances, Request

@@ -13,8 +13,9 @@ from conductor.operations.engine.definition import AwaitChildren, NewOperation, 
 from conductor.operations.engine.wait_reasons import ON_PARENT
 from conductor.operations.steps.build_request import image_of
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import OperationRecord
 from models.errors import HostRefused, NoValidHost, Rejected
+from models.json_types import Json
 from models.lifecycle import OperationState
 from models.messages.base import parse
 from models.messages.catalogue import AggregateBody

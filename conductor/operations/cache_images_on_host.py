@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import OperationRecord
+from models.json_types import Json
 
 FETCH_TIMEOUT_S = 3_600.0
 

@@ -16,10 +16,11 @@ from conductor.operations.steps.unsupported_fields import (
 )
 from conductor.placement.resources import is_class
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import CatalogueEntry, Json
+from conductor.store.records import CatalogueEntry
 from models.errors import Rejected
 from models.hardware.image import Image
 from models.hardware.requirements.standalone import refuse_flavor, refuse_image
+from models.json_types import Json
 from models.lifecycle import InstanceState
 from models.messages.base import Message, parse
 from models.messages.catalogue import (

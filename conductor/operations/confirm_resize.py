@@ -8,7 +8,7 @@ from conductor.operations.steps.instance_steps import leave_as_it_was
 from conductor.operations.steps.move_steps import Move
 from conductor.operations.steps.unconfirmed_move import awaited, decided
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from models.json_types import Json
 from models.lifecycle import MigrationState, TaskState
 
 confirm_resize = Operation("confirm_resize", Move)

@@ -17,8 +17,9 @@ from conductor.operations.steps.instance_steps import has_local_disk, must_get, 
 from conductor.operations.steps.move_steps import Move, Plan
 from conductor.placement.resources import DISK_GB
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Event, Json
+from conductor.store.records import Event
 from models.errors import Rejected
+from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationKind, MigrationState
 from models.messages.requests import EvacuateInstance
 from models.messages.root_disks import RootDisk

@@ -11,8 +11,9 @@ from conductor.operations.steps.instance_steps import disk_in
 from conductor.operations.steps.move_steps import Move, Plan
 from conductor.placement.resources import DISK_GB
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json
+from conductor.store.records import Instance
 from models.errors import Rejected
+from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationKind, MigrationState
 from models.messages.requests import LiveMigrateInstance
 

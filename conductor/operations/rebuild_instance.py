@@ -24,10 +24,11 @@ from conductor.placement.device_classes import device_requests
 from conductor.placement.host_requirements import host_requirements_of, isolated_from, unmet_by
 from conductor.placement.local.provider_claims import asked_in_all
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json, OperationRecord
+from conductor.store.records import Instance, OperationRecord
 from models.errors import Rejected
 from models.hardware.image import Image
 from models.hardware.requirements.numa_constraints import guest_topology
+from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.hardware_json import image_from_row, image_to_json
 from models.messages.requests import RebuildInstance, Request

@@ -11,7 +11,7 @@ from conductor.operations.steps.move_steps import Move
 from conductor.operations.steps.unconfirmed_move import awaited, decided
 from conductor.placement.local import host_claims
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json
+from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationState, TaskState
 
 revert_resize = Operation("revert_resize", Move)

@@ -16,7 +16,8 @@ from conductor.operations.steps.instance_steps import (
 from conductor.operations.steps.move_steps import check_alive, movable
 from conductor.placement.local.host_claims import release_claim
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json, OperationRecord
+from conductor.store.records import Instance, OperationRecord
+from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.requests import Request, ShelveInstance
 

@@ -6,7 +6,8 @@ from conductor.operations.engine.definition import DispatchToHost, NewOperation,
 from conductor.operations.steps.instance_steps import leave_as_it_was, must_get
 from conductor.operations.steps.power_steps import Power, begin, host_of, settle
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import OperationRecord
+from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.requests import Request
 

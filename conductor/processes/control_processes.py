@@ -34,10 +34,11 @@ from conductor.scheduling.scheduling_service import Scheduler
 from conductor.settings import Settings
 from conductor.store.open_store import open_store
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Heartbeat, Json, OperationRecord
+from conductor.store.records import Heartbeat, OperationRecord
 from conductor.transactions import Outbox
 from conductor.upkeep import Rounds
 from models.errors import Rejected
+from models.json_types import Json
 from models.lifecycle import OperationState
 from models.messages.carrier import Carrier
 from models.messages.internal import said

@@ -12,6 +12,7 @@ from models.hardware.frozen_map import FrozenMap
 from models.hardware.guest_topology import Placement
 from models.hardware.image import Image
 from models.hardware.topology import HostTopology
+from models.json_types import Json
 from models.lifecycle import (
     UNFINISHED,
     InstanceState,
@@ -21,8 +22,6 @@ from models.lifecycle import (
     PowerState,
     TaskState,
 )
-
-Json = Mapping[str, Any]
 
 WAITS_ON_HOST: Final = "compute:"
 """What `waiting_on` begins with where a host is waited for, before its name."""

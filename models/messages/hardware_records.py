@@ -7,7 +7,7 @@ Plain and fast: rows and messages pass here on every decision. What others wrote
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from models.hardware.cpuset import cpus_of, mask_of
 from models.hardware.flavor import Flavor
@@ -21,8 +21,7 @@ from models.hardware.guest_topology import (
 )
 from models.hardware.image import Image
 from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
-
-Json: TypeAlias = dict[str, Any]
+from models.json_types import JsonDict
 
 
 def host_from_row(data: Mapping[str, Any]) -> HostTopology:
@@ -87,9 +86,9 @@ def placement_from_json(data: Mapping[str, Any]) -> Placement:
     )
 
 
-def host_to_json(host: HostTopology) -> Json:
+def host_to_json(host: HostTopology) -> JsonDict:
     """Return a host with its use, as the contract's `host`."""
-    data: Json = {"cells": [_host_cell_json(cell) for cell in host.cells]}
+    data: JsonDict = {"cells": [_host_cell_json(cell) for cell in host.cells]}
     if host.pci_pools:
         data["pci_pools"] = [
             {
@@ -105,12 +104,12 @@ def host_to_json(host: HostTopology) -> Json:
     return data
 
 
-def host_use_to_json(host: HostTopology) -> Json:
+def host_use_to_json(host: HostTopology) -> JsonDict:
     """Return what is used of each cell of a host, as the contract's `host_after`."""
     return {"cells": [_host_use(cell) for cell in host.cells]}
 
 
-def flavor_to_json(flavor: Flavor) -> Json:
+def flavor_to_json(flavor: Flavor) -> JsonDict:
     """Return a flavor as the contract's `flavor`."""
     return {
         "name": flavor.name,
@@ -123,7 +122,7 @@ def flavor_to_json(flavor: Flavor) -> Json:
     }
 
 
-def image_to_json(image: Image) -> Json:
+def image_to_json(image: Image) -> JsonDict:
     """Return an image as the contract's `image`, with what else an instance keeps of it."""
     said = {
         "min_memory_mb": image.min_memory_mib,
@@ -134,7 +133,7 @@ def image_to_json(image: Image) -> Json:
     return {"id": image.id, "name": image.name, "properties": _thawed(image.properties), **rest}
 
 
-def guest_to_json(guest: GuestTopology) -> Json:
+def guest_to_json(guest: GuestTopology) -> JsonDict:
     """Return a guest topology as the contract's `guest`; null is what nobody asked for."""
     return {
         "cells": [
@@ -153,9 +152,9 @@ def guest_to_json(guest: GuestTopology) -> Json:
     }
 
 
-def placement_to_json(placement: Placement) -> Json:
+def placement_to_json(placement: Placement) -> JsonDict:
     """Return a placement as the contract's `placement`, with all that giving it back needs."""
-    data: Json = {"cells": [_placed_cell_json(cell) for cell in placement.cells]}
+    data: JsonDict = {"cells": [_placed_cell_json(cell) for cell in placement.cells]}
     if placement.emulator_threads_policy is not None:
         data["emulator_threads_policy"] = placement.emulator_threads_policy
     if placement.devices:
@@ -172,7 +171,7 @@ def placement_to_json(placement: Placement) -> Json:
     return data
 
 
-def misfit_to_json(misfit: Misfit) -> Json:
+def misfit_to_json(misfit: Misfit) -> JsonDict:
     """Return a misfit as the contract's `misfit`."""
     return {
         "code": misfit.code,
@@ -218,8 +217,8 @@ def _lowest(mask: int) -> int:
     return mask & -mask
 
 
-def _host_cell_json(cell: HostCell) -> Json:
-    data: Json = {
+def _host_cell_json(cell: HostCell) -> JsonDict:
+    data: JsonDict = {
         "id": cell.id,
         "socket": cell.socket,
         "cpuset": list(cpus_of(cell.shared_cpus)),
@@ -233,7 +232,7 @@ def _host_cell_json(cell: HostCell) -> Json:
     return data
 
 
-def _host_use(cell: HostCell) -> Json:
+def _host_use(cell: HostCell) -> JsonDict:
     return {
         "id": cell.id,
         "cpu_usage": cell.cpu_used,
@@ -281,8 +280,8 @@ def _placed_cell(cell: Mapping[str, Any]) -> PlacedCell:
     )
 
 
-def _placed_cell_json(cell: PlacedCell) -> Json:
-    data: Json = {
+def _placed_cell_json(cell: PlacedCell) -> JsonDict:
+    data: JsonDict = {
         "id": cell.id,
         "host_cell": cell.host_cell,
         "cpuset": list(cpus_of(cell.shared_vcpus)),

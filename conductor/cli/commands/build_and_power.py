@@ -9,13 +9,13 @@ import typer
 
 from conductor.cli.arguments import pairs
 from conductor.cli.options import DEFAULT_PROJECT, Deadline, Project, Timeout, Wait
-from conductor.cli.rendering.json_views import Json
 from conductor.cli.rendering.output import Output
 from conductor.cli.requests.send_and_wait import Manner, Which, ask_for, without_unset
 from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S
 from conductor.cli.store_queries import instance_named
 from conductor.operations.steps.build_request import spec_of
 from conductor.processes.database_access import DatabaseAccess, open_database
+from models.json_types import JsonDict
 from models.messages.requests import (
     BuildInstances,
     InstanceRequest,
@@ -91,7 +91,7 @@ def _verb(kind: type[InstanceRequest], text: str) -> Callable[..., None]:
     return ask
 
 
-def _refuse_what_cannot_be(here: DatabaseAccess, body: Json) -> None:
+def _refuse_what_cannot_be(here: DatabaseAccess, body: JsonDict) -> None:
     """Raise `Rejected` for an unknown name or a full quota before anything is sent.
 
     The conductor checks again; here it saves asking for the operation to hear of a typing error.

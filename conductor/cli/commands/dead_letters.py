@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from conductor.cli.options import Limit
-from conductor.cli.rendering.json_views import Json, moment
+from conductor.cli.rendering.json_views import moment
 from conductor.cli.rendering.output import Output, newest, show_all, show_one
 from conductor.cli.rendering.text_tables import fields_of, key, table_of
 from conductor.cli.requests.request_sending import carrier_of, refuse_unless_alive
@@ -20,6 +20,7 @@ from conductor.store.records import DeadLetter
 from conductor.transactions import Outbox
 from models.errors import Rejected
 from models.ids import is_uuid, new_operation_id
+from models.json_types import JsonDict
 from models.messages.internal import CONDUCTOR, REPORTS, OutgoingMessage
 from models.messages.versions import VERSION_UNSUPPORTED
 
@@ -102,7 +103,7 @@ def _refuse_report(dead: DeadLetter) -> None:
         raise Rejected("dead_letter_of_a_host", message, key="ID")
 
 
-def _body(dead: DeadLetter) -> Json:
+def _body(dead: DeadLetter) -> JsonDict:
     try:
         body = json.loads(dead.body)
     except ValueError:
@@ -115,7 +116,7 @@ def _body(dead: DeadLetter) -> Json:
     return body
 
 
-def _view(dead: DeadLetter) -> Json:
+def _view(dead: DeadLetter) -> JsonDict:
     return {
         "id": dead.id,
         "at": moment(dead.at),

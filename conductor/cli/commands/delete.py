@@ -10,7 +10,6 @@ import typer
 
 from conductor.cli.arguments import member
 from conductor.cli.options import DEFAULT_PROJECT, Deadline, HostFilter, Project, Timeout, Wait
-from conductor.cli.rendering.json_views import Json
 from conductor.cli.rendering.output import Format, Output, show_all, write_line
 from conductor.cli.rendering.text_tables import key, table_of
 from conductor.cli.requests.request_sending import send_request
@@ -22,6 +21,7 @@ from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance
 from models.errors import Rejected
+from models.json_types import JsonDict
 from models.lifecycle import InstanceState
 from models.messages.requests import DeleteInstance
 
@@ -107,7 +107,7 @@ def _confirm(found: dict[str, str], yes: bool) -> None:
 
 
 def _delete_many(
-    here: DatabaseAccess, bodies: list[Json], names: list[str], manner: Manner
+    here: DatabaseAccess, bodies: list[JsonDict], names: list[str], manner: Manner
 ) -> None:
     """Send all requests, then wait for all where that was asked."""
     rows: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from conductor.cli.fleet_inspection import FleetInspection
-from conductor.cli.rendering.json_views import Json, moment
+from conductor.cli.rendering.json_views import moment
 from conductor.cli.rendering.output import Output, show_one
 from conductor.cli.rendering.text_tables import key, table_of
 from conductor.cli.store_queries import full_history, operation_of
@@ -19,6 +19,7 @@ from conductor.scheduling.analysis.explanation import history_of, verdicts
 from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Decision, OperationRecord
+from models.json_types import JsonDict
 
 _MOST_SHOWN: Final = 20
 
@@ -46,7 +47,7 @@ def explain(
     show_one(row, output, lambda: _picture(row))
 
 
-def explanation(record: OperationRecord, decisions: Sequence[Decision]) -> Json:
+def explanation(record: OperationRecord, decisions: Sequence[Decision]) -> JsonDict:
     """Return the decisions of an operation and its children in words, the answer first."""
     told = [_told(decision) for decision in decisions]
     return {
@@ -58,7 +59,7 @@ def explanation(record: OperationRecord, decisions: Sequence[Decision]) -> Json:
     }
 
 
-def _told(decision: Decision) -> Json:
+def _told(decision: Decision) -> JsonDict:
     return {
         "at": moment(decision.at),
         "operation_id": decision.operation_id,
@@ -69,7 +70,7 @@ def _told(decision: Decision) -> Json:
     }
 
 
-def _answer(record: OperationRecord, told: Sequence[Json]) -> str:
+def _answer(record: OperationRecord, told: Sequence[JsonDict]) -> str:
     if not told:
         return f"{record.kind} asked for no host" if record.state.ended else "not decided yet"
     refused = next((row for row in reversed(told) if row["host"] is None), None)
@@ -89,7 +90,7 @@ def _full(uow: UnitOfWork, settings: Settings, decision: Decision) -> list[dict[
     return [verdict.to_json() for verdict in verdicts(spec, status.fleet, status.settings)]
 
 
-def _picture(row: Json) -> RenderableType:
+def _picture(row: JsonDict) -> RenderableType:
     parts: list[RenderableType] = [Text(row["answer"], style="bold")]
     for told in row["decisions"][:_MOST_SHOWN]:
         parts += ["", Text(f"{told['at']} {told['instance_id']}", style="dim")]

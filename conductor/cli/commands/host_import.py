@@ -9,7 +9,6 @@ from typing import Annotated, Final
 
 import typer
 
-from conductor.cli.rendering.json_views import Json
 from conductor.cli.rendering.output import Output, show_all
 from conductor.cli.rendering.text_tables import key, table_of
 from conductor.cli.requests.request_sending import carrier_of
@@ -26,6 +25,7 @@ from models.errors import Rejected
 from models.hardware.accounting import without_use
 from models.hardware.cpuset import parse_cpu_list
 from models.hardware.host_rules import refuse_excess
+from models.json_types import JsonDict
 from models.messages.hardware_json import host_to_json
 from models.messages.internal import Reservation
 from workers.inventory import CpuSets, ImportedHost, read_host_files
@@ -109,7 +109,7 @@ def _refuse_excess(host: ImportedHost, reserved: Reservation) -> None:
     refuse_excess("disk", reserved.disk_gb, host.disk_gb, "GiB")
 
 
-def _imported(host: ImportedHost) -> Json:
+def _imported(host: ImportedHost) -> JsonDict:
     return {
         "name": host.name,
         "disk_gb": host.disk_gb,

@@ -12,7 +12,7 @@ from rich.text import Text
 from conductor.cli.arguments import member
 from conductor.cli.commands.host_import import import_hosts
 from conductor.cli.options import Limit
-from conductor.cli.rendering.json_views import Json, host_view
+from conductor.cli.rendering.json_views import host_view
 from conductor.cli.rendering.output import Format, Output, console, newest, show_all, show_one
 from conductor.cli.rendering.render_host import host_picture, key_line
 from conductor.cli.rendering.render_layout import size_text
@@ -26,6 +26,7 @@ from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
 from conductor.transactions import Outbox
 from models.hardware.cpuset import format_cpu_list, mask_of
+from models.json_types import JsonDict
 from models.lifecycle import HostState
 from models.units import MIB_PER_GIB
 
@@ -131,7 +132,7 @@ def _change(names: Sequence[str], change: Callable[[UnitOfWork, str], object]) -
         Outbox(here.store, carrier_of(here)).run(work)
 
 
-def _picture(row: Json) -> RenderableType:
+def _picture(row: JsonDict) -> RenderableType:
     usage = [{"class": name, **amounts} for name, amounts in row["usage"].items()]
     return Group(
         fields_of(row, _SHOWN),
@@ -144,19 +145,19 @@ def _picture(row: Json) -> RenderableType:
     )
 
 
-def _cpus(name: str) -> Callable[[Json], str]:
+def _cpus(name: str) -> Callable[[JsonDict], str]:
     return lambda cell: format_cpu_list(mask_of(cell[name]))
 
 
-def _pools(cell: Json) -> str:
+def _pools(cell: JsonDict) -> str:
     return "  ".join(
         f"{size_text(size)} {used + reserved}/{total}"
         for size, total, used, reserved in cell["mempages"]
     )
 
 
-def _of(name: str, unit: int = 1) -> Callable[[Json], str | None]:
-    def shown(row: Json) -> str | None:
+def _of(name: str, unit: int = 1) -> Callable[[JsonDict], str | None]:
+    def shown(row: JsonDict) -> str | None:
         use = row["usage"].get(name)
         if not use:
             return None

@@ -10,11 +10,12 @@ from rich.text import Text
 
 from conductor.cli.arguments import member
 from conductor.cli.options import HostFilter, Limit, ProjectFilter
-from conductor.cli.rendering.json_views import Json, action_view, instance_view
+from conductor.cli.rendering.json_views import action_view, instance_view
 from conductor.cli.rendering.output import Output, newest, show_all, show_one
 from conductor.cli.rendering.text_tables import clock_time, fields_of, key, table_of
 from conductor.cli.store_queries import actions_of, instance_named
 from conductor.processes.database_access import open_database
+from models.json_types import JsonDict
 from models.lifecycle import InstanceState
 
 _SHOWN: Final = (
@@ -83,7 +84,7 @@ def actions(
     show_all(rows, output, lambda: _story(rows))
 
 
-def _story(rows: list[Json]) -> RenderableType:
+def _story(rows: list[JsonDict]) -> RenderableType:
     parts: list[RenderableType] = [table_of(rows, _ACTION_COLUMNS)]
     for row in rows:
         title = f"{row['kind']} {row['operation_id']}"
@@ -91,16 +92,16 @@ def _story(rows: list[Json]) -> RenderableType:
     return Group(*parts)
 
 
-def _way(row: Json) -> str | None:
+def _way(row: JsonDict) -> str | None:
     move = row["migration"]
     return f"{move['source']} → {move['target'] or '?'}, {move['state']}" if move else None
 
 
-def _who(row: Json) -> str:
+def _who(row: JsonDict) -> str:
     return " ".join(item for item in (row["project_id"], row["user_id"], row["request_id"]) if item)
 
 
-def _picture(row: Json) -> RenderableType:
+def _picture(row: JsonDict) -> RenderableType:
     parts: list[RenderableType] = [fields_of(row, _SHOWN)]
     if row["fault"]:
         parts += ["", Text.assemble(("fault  ", "bold red"), row["fault"]["message"])]
@@ -110,17 +111,17 @@ def _picture(row: Json) -> RenderableType:
     return Group(*parts)
 
 
-def _size(row: Json) -> str:
+def _size(row: JsonDict) -> str:
     flavor = row["flavor"]
     return f"{flavor['vcpus']}x{flavor['memory_mb']}"
 
 
-def _pins(cell: Json) -> str | None:
+def _pins(cell: JsonDict) -> str | None:
     pinned = cell["cpu_pinning"].items()
     return " ".join(f"{vcpu}→{cpu}" for vcpu, cpu in pinned) or None
 
 
-def _page(cell: Json) -> str | None:
+def _page(cell: JsonDict) -> str | None:
     return f"{cell['pagesize']} KiB" if cell["pagesize"] else None
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from conductor.cli.arguments import member
 from conductor.cli.options import DEFAULT_PROJECT, HostFilter, Limit, Project, Timeout, Wait
-from conductor.cli.rendering.json_views import Json, migration_view
+from conductor.cli.rendering.json_views import migration_view
 from conductor.cli.rendering.output import Output, newest, show_all, show_one
 from conductor.cli.rendering.text_tables import clock_time, fields_of, key, table_of
 from conductor.cli.requests.request_sending import send_request
@@ -25,6 +25,7 @@ from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Migration, OperationRecord
 from models.errors import Rejected
+from models.json_types import JsonDict
 from models.lifecycle import MigrationKind, MigrationState, OperationState
 from models.messages.requests import ReplayOperation
 
@@ -143,10 +144,10 @@ def _replay_many(
     asked: tuple[str, bool],
     limit_running: int,
     timeout_s: float,
-) -> list[Json]:
+) -> list[JsonDict]:
     """Replay a few at a time and return what became of each."""
     project, dry_run = asked
-    rows: list[Json] = []
+    rows: list[JsonDict] = []
     for start in range(0, len(old), limit_running):
         batch = old[start : start + limit_running]
         sent = []
@@ -230,7 +231,7 @@ def _operation(uow: UnitOfWork, name: str) -> OperationRecord:
     return record
 
 
-def _picture(row: Json) -> RenderableType:
+def _picture(row: JsonDict) -> RenderableType:
     plain = {name: value for name, value in row.items() if name != "story"}
     story = table_of(row["story"], _STORY, fold=True)
     return Group(fields_of(plain), "", Text("story", style="bold"), story)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from conductor.cli.arguments import member
 from conductor.cli.options import HostFilter, Limit, ProjectFilter, Timeout
-from conductor.cli.rendering.json_views import Json, event_view, operation_view
+from conductor.cli.rendering.json_views import event_view, operation_view
 from conductor.cli.rendering.output import (
     Format,
     Output,
@@ -43,6 +43,7 @@ from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
 from conductor.transactions import Outbox
 from models.errors import Rejected, Unreachable
+from models.json_types import JsonDict
 from models.lifecycle import OperationState
 from models.units import seconds_text
 
@@ -161,7 +162,7 @@ def _turn_back(uow: UnitOfWork, record: OperationRecord, reason: str) -> None:
             uow.operations.save(replace(marked, wake_at=uow.now))
 
 
-def _views(uow: UnitOfWork, records: Sequence[OperationRecord]) -> list[Json]:
+def _views(uow: UnitOfWork, records: Sequence[OperationRecord]) -> list[JsonDict]:
     stories = stories_of(uow, records)
     return [operation_view(record, stories[record.id], uow.now) for record in records]
 
@@ -176,7 +177,7 @@ def _await_acceptance(here: DatabaseAccess, operation_id: str, timeout_s: float)
         time.sleep(_POLL_S)
 
 
-def _news(here: DatabaseAccess, operation_id: str, timeout_s: float) -> Iterator[list[Json]]:
+def _news(here: DatabaseAccess, operation_id: str, timeout_s: float) -> Iterator[list[JsonDict]]:
     """Return what has newly happened, again and again, until the operation has ended."""
     deadline = time.monotonic() + timeout_s
     told: set[int | None] = set()
@@ -197,7 +198,7 @@ def _news(here: DatabaseAccess, operation_id: str, timeout_s: float) -> Iterator
         time.sleep(_POLL_S)
 
 
-def _line(row: Json) -> Text:
+def _line(row: JsonDict) -> Text:
     return Text.assemble(
         (f"{clock_time(row['at'])} ", "dim"),
         (f"{row['kind']} {row['operation_id'][:8]} ", "cyan"),
@@ -206,7 +207,7 @@ def _line(row: Json) -> Text:
     )
 
 
-def _picture(row: Json) -> RenderableType:
+def _picture(row: JsonDict) -> RenderableType:
     several = len(row["instances"]) > _MOST_CHILDREN
     shown = [name for name in _SHOWN if not (several and name == "instances")]
     parts: list[RenderableType] = [fields_of(row, shown)]
@@ -223,7 +224,7 @@ def _picture(row: Json) -> RenderableType:
     return Group(*parts)
 
 
-def _children(row: Json) -> str:
+def _children(row: JsonDict) -> str:
     """Return the children's ids where they are few, else how many of them are in which state."""
     ids = row["children"]
     if len(ids) <= _MOST_CHILDREN:
@@ -236,7 +237,7 @@ def _titled(title: str, what: RenderableType) -> RenderableType:
     return Group(Text(title, style="bold"), what)
 
 
-def _why_so_far(row: Json) -> str | None:
+def _why_so_far(row: JsonDict) -> str | None:
     """Return why an operation failed, or who has not answered it for long."""
     asked = row["asked"]
     if row["error"] or asked is None or asked["for_s"] < UNANSWERED_AFTER_S:
@@ -245,7 +246,7 @@ def _why_so_far(row: Json) -> str | None:
     return f"{who} has not answered {asked['verb']} for {seconds_text(asked['for_s'])}"
 
 
-def _why(decision: Json) -> str:
+def _why(decision: JsonDict) -> str:
     """Return a decision in one line: what was looked at, what fell out, what else would do."""
     detail = decision["detail"]
     if detail.get("error"):

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from conductor.cli.arguments import pairs
-from conductor.cli.rendering.json_views import Json
 from conductor.cli.rendering.output import Output, show_all, show_one
 from conductor.cli.rendering.text_tables import fields_of, key, table_of
 from conductor.cli.requests.request_sending import carrier_of
@@ -31,6 +30,7 @@ from models.errors import Rejected
 from models.hardware.flavor import Flavor
 from models.hardware.frozen_map import FrozenMap
 from models.hardware.image import Image
+from models.json_types import JsonDict
 
 Name = Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name; a host's own name.")]
 Inventories = Annotated[
@@ -320,7 +320,7 @@ def _row(provider: Provider) -> dict[str, Any]:
     }
 
 
-def _room(row: Json) -> str:
+def _room(row: JsonDict) -> str:
     return "  ".join(
         f"{name} {item['used']}/{item['total']}" for name, item in row["inventories"].items()
     )

@@ -9,7 +9,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from conductor.cli.fleet_inspection import FleetInspection, Wish
-from conductor.cli.rendering.json_views import Json
 from conductor.cli.rendering.output import Output, show_one
 from conductor.cli.rendering.text_tables import key, table_of
 from conductor.processes.database_access import open_database
@@ -18,6 +17,7 @@ from conductor.scheduling.analysis.fleet_capacity import Capacity, Headroom, Los
 from conductor.scheduling.analysis.what_if import Search, WhatIf
 from conductor.scheduling.fleet.filter_verdicts import sentence
 from conductor.scheduling.host_selection import NoHost, Selection
+from models.json_types import JsonDict
 
 NO: Final = 3
 _MOST_SHOWN: Final = 20
@@ -85,7 +85,7 @@ def capacity(
 
 def _answer(
     selections: list[Selection], refused: NoHost | None, search: Search | None, count: int
-) -> Json:
+) -> JsonDict:
     row: dict[str, Any] = {
         "answer": _line(selections, refused, search, count),
         "fits": refused is None,
@@ -117,7 +117,7 @@ def _line(
     return f"{line}; {search.found}"
 
 
-def _placed(selection: Selection) -> Json:
+def _placed(selection: Selection) -> JsonDict:
     detail = selection.to_json()
     placement = selection.placement
     return {
@@ -128,14 +128,14 @@ def _placed(selection: Selection) -> Json:
     }
 
 
-def _picture(row: Json) -> RenderableType:
+def _picture(row: JsonDict) -> RenderableType:
     parts: list[RenderableType] = [Text(row["answer"], style="bold")]
     for placed in row["placed"][:_MOST_SHOWN]:
         parts += [Text(f"  {line}") for line in placed["story"]]
     return Group(*parts)
 
 
-def _capacity(flavor: str, room: Headroom, losses: list[Loss] | None) -> Json:
+def _capacity(flavor: str, room: Headroom, losses: list[Loss] | None) -> JsonDict:
     largest = sorted(room.by_host.items(), key=lambda pair: (-pair[1], pair[0]))[:_LARGEST]
     row: dict[str, Any] = {
         "answer": _room_line(flavor, room, losses),
@@ -172,7 +172,7 @@ def _room_line(flavor: str, room: Headroom, losses: list[Loss] | None) -> str:
     return f"{line}; {worst.more:,} keeping room for the loss of {len(worst.lost)} (worst: {names})"
 
 
-def _capacity_picture(row: Json) -> RenderableType:
+def _capacity_picture(row: JsonDict) -> RenderableType:
     parts: list[RenderableType] = [Text(row["answer"], style="bold")]
     if row["largest"]:
         parts += ["", table_of(row["largest"], (("host", key("host")), ("more", key("more"))))]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
 from kombu import Exchange
 
+from models.json_types import JsonDict
 from models.messages.answers import ANSWERS
 from models.messages.base import Versioned
 from models.messages.examples import EXAMPLES, OPERATION_ID
@@ -15,8 +16,6 @@ from models.messages.json_schemas import PUBLIC, components
 from models.messages.notifications import NOTICES, OperationNotified
 from models.messages.requests import PREFIX, REQUESTS
 from tasks.routing import EXCHANGE, NOTIFICATIONS
-
-Json = dict[str, Any]
 
 _JSON: Final = "application/json"
 _AMQP: Final = "0.3.0"
@@ -28,7 +27,7 @@ by senders: exchange and queue exist. The header `id` is a UUID chosen by the se
 operation, and a message that is sent again under the same id is the same operation."""
 
 
-def asyncapi() -> Json:
+def asyncapi() -> JsonDict:
     """Return the document: servers, channels, operations, messages, schemas."""
     return {
         "asyncapi": "3.0.0",
@@ -62,7 +61,7 @@ def asyncapi() -> Json:
     }
 
 
-def _server() -> Json:
+def _server() -> JsonDict:
     return {
         "host": "{host}",
         "pathname": "/{vhost}",
@@ -74,7 +73,7 @@ def _server() -> Json:
     }
 
 
-def _requests() -> Json:
+def _requests() -> JsonDict:
     return {
         "address": CONDUCTOR,
         "description": "Publish here; the routing key leads to the queue of the same name.",
@@ -85,7 +84,7 @@ def _requests() -> Json:
     }
 
 
-def _through(exchange: Exchange) -> Json:
+def _through(exchange: Exchange) -> JsonDict:
     described = {
         "name": exchange.name,
         "type": exchange.type,
@@ -95,7 +94,7 @@ def _through(exchange: Exchange) -> Json:
     return {"is": "routingKey", "exchange": described, "bindingVersion": _AMQP}
 
 
-def _notifications() -> Json:
+def _notifications() -> JsonDict:
     return {
         "address": "{kind}.{event}",
         "description": "Bind a queue of your own here; `#` is everything.",
@@ -108,7 +107,7 @@ def _notifications() -> Json:
     }
 
 
-def _notify() -> Json:
+def _notify() -> JsonDict:
     return {
         "action": "send",
         "summary": _sentence(OperationNotified),
@@ -117,7 +116,7 @@ def _notify() -> Json:
     }
 
 
-def _answers() -> Json:
+def _answers() -> JsonDict:
     return {
         "address": None,
         "description": "A queue of the sender's own, which it declares and names in `reply_to`.",
@@ -126,7 +125,7 @@ def _answers() -> Json:
     }
 
 
-def _operation(name: str) -> Json:
+def _operation(name: str) -> JsonDict:
     return {
         "action": "receive",
         "summary": _sentence(REQUESTS[name]),
@@ -140,7 +139,7 @@ def _operation(name: str) -> Json:
     }
 
 
-def _request(name: str, kind: type[Versioned]) -> Json:
+def _request(name: str, kind: type[Versioned]) -> JsonDict:
     arguments = [
         {"type": "array", "maxItems": 0, "description": "Positional arguments: none."},
         {"$ref": _SCHEMAS.format(model=kind.__name__)},
@@ -169,7 +168,7 @@ def _request(name: str, kind: type[Versioned]) -> Json:
     }
 
 
-def _headers(name: str) -> Json:
+def _headers(name: str) -> JsonDict:
     return {
         "type": "object",
         "properties": {
@@ -185,7 +184,7 @@ def _headers(name: str) -> Json:
     }
 
 
-def _told(name: str, kind: type[Versioned]) -> Json:
+def _told(name: str, kind: type[Versioned]) -> JsonDict:
     return {
         **_message(name, kind),
         "correlationId": {"location": "$message.payload#/operation_id"},
@@ -195,7 +194,7 @@ def _told(name: str, kind: type[Versioned]) -> Json:
     }
 
 
-def _message(name: str, kind: type[Versioned]) -> Json:
+def _message(name: str, kind: type[Versioned]) -> JsonDict:
     return {
         "name": name,
         "title": kind.__name__,
@@ -205,7 +204,7 @@ def _message(name: str, kind: type[Versioned]) -> Json:
     }
 
 
-def _ref(place: str, name: str) -> Json:
+def _ref(place: str, name: str) -> JsonDict:
     return {"$ref": f"#/{place}/{_short(name)}"}
 
 

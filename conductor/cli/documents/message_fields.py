@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-Json = Mapping[str, Any]
+from models.json_types import Json
 
 _BOUNDS: Final = {
     "minimum": "≥",

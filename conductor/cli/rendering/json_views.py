@@ -27,6 +27,7 @@ from conductor.store.records import (
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
 from models.hardware.requirements.extra_specs import warnings_of
+from models.json_types import JsonDict
 from models.lifecycle import OperationState
 from models.messages.hardware_json import (
     flavor_to_json,
@@ -34,8 +35,6 @@ from models.messages.hardware_json import (
     image_to_json,
     placement_to_json,
 )
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def moment(at: float | None) -> str | None:
 _GOES_BACK = (OperationState.UNDOING, OperationState.STUCK)
 
 
-def operation_view(record: OperationRecord, story: Story, now: float | None = None) -> Json:
+def operation_view(record: OperationRecord, story: Story, now: float | None = None) -> JsonDict:
     """Return what `operations show` prints."""
     return {
         "id": record.id,
@@ -112,7 +111,7 @@ def operation_view(record: OperationRecord, story: Story, now: float | None = No
     }
 
 
-def unanswered_view(record: OperationRecord, now: float) -> Json | None:
+def unanswered_view(record: OperationRecord, now: float) -> JsonDict | None:
     """Return whom an operation has asked what, since when; nothing where no answer is awaited.
 
     `for_s` is by the clock of the database.
@@ -128,7 +127,7 @@ def unanswered_view(record: OperationRecord, now: float) -> Json | None:
     }
 
 
-def event_view(event: Event, kind: str) -> Json:
+def event_view(event: Event, kind: str) -> JsonDict:
     """Return one line of a story, as `operations watch` prints it."""
     return {
         "at": moment(event.at),
@@ -140,7 +139,7 @@ def event_view(event: Event, kind: str) -> Json:
     }
 
 
-def decision_view(decision: Decision) -> Json:
+def decision_view(decision: Decision) -> JsonDict:
     """Return why the scheduler chose what it chose."""
     return {
         "at": moment(decision.at),
@@ -150,7 +149,7 @@ def decision_view(decision: Decision) -> Json:
     }
 
 
-def instance_view(instance: Instance) -> Json:
+def instance_view(instance: Instance) -> JsonDict:
     """Return what `instances show` prints."""
     return {
         "id": instance.id,
@@ -177,7 +176,7 @@ def instance_view(instance: Instance) -> Json:
     }
 
 
-def migration_view(uow: UnitOfWork, move: Migration) -> Json:
+def migration_view(uow: UnitOfWork, move: Migration) -> JsonDict:
     """Return `migrations show`: both ends, what each holds now, and the story."""
     told = sorted(uow.events.where(operation_id=move.operation_id), key=lambda event: event.at)
     held: dict[str, Counter[str]] = {}
@@ -203,7 +202,7 @@ def migration_view(uow: UnitOfWork, move: Migration) -> Json:
     }
 
 
-def action_view(action: Action) -> Json:
+def action_view(action: Action) -> JsonDict:
     """Return one line of `instances actions`: who asked for what, when, and what became of it."""
     record, move = action.record, action.migration
     return {
@@ -231,7 +230,7 @@ def action_view(action: Action) -> Json:
     }
 
 
-def _action_events(action: Action) -> list[Json]:
+def _action_events(action: Action) -> list[JsonDict]:
     """Return what happened in order, the scheduler's decisions among it."""
     chosen = [(decision.at, "scheduled", _decided(decision)) for decision in action.decisions]
     told = [(item.at, item.event, item.detail) for item in action.events]
@@ -246,7 +245,7 @@ def _decided(decision: Decision) -> str:
     return f"no valid host: {error.get('message')}"
 
 
-def host_view(status: HostStatus) -> Json:
+def host_view(status: HostStatus) -> JsonDict:
     """Return what `hosts show` prints."""
     host = status.host
     state, reason = state_of(host, up=_is_up(status))
@@ -264,7 +263,7 @@ def host_view(status: HostStatus) -> Json:
     }
 
 
-def _served(registration: Registration | None) -> Json:
+def _served(registration: Registration | None) -> JsonDict:
     """Return what is to be known of the worker of a host, and of what it has beyond its instances.
 
     `unexpected_guests` are left alone: the first by name, with the reason; all are counted.
@@ -280,7 +279,7 @@ def _served(registration: Registration | None) -> Json:
     }
 
 
-def entry_view(entry: CatalogueEntry) -> Json:
+def entry_view(entry: CatalogueEntry) -> JsonDict:
     """Return a flavor, image, aggregate, zone, server group or quota as it was defined.
 
     Of flavors and images also what of them has no effect.
@@ -295,7 +294,7 @@ def entry_view(entry: CatalogueEntry) -> Json:
     return view
 
 
-def _usage(host: Host) -> Json:
+def _usage(host: Host) -> JsonDict:
     return {
         name: {
             "total": inventory.total,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
 
 from conductor.exit_codes import say
+from models.json_types import Json
 
 _UNCUT: Final = 1_000
 """Width of a table that goes into a pipe: nothing of it is cut."""
 
-Json = Mapping[str, Any]
 T = TypeVar("T")
 
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from conductor.cli.rendering.narrow_tables import FittedTable
 from conductor.exit_codes import printable
+from models.json_types import Json
 
-Json = Mapping[str, Any]
 Column = tuple[str, Callable[[Any], Any]]
 
 STYLES: Final[Mapping[str, str]] = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from conductor.cli.rendering.json_views import Json, operation_view
+from conductor.cli.rendering.json_views import operation_view
 from conductor.cli.rendering.output import Format, show_one, write_line
 from conductor.cli.rendering.text_tables import fields_of
 from conductor.cli.requests.request_sending import send_request
@@ -15,6 +15,7 @@ from conductor.cli.requests.wait_display import await_end, verdict
 from conductor.cli.store_queries import stories_of
 from conductor.exit_codes import say
 from conductor.processes.database_access import DatabaseAccess
+from models.json_types import JsonDict
 
 Which = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="The id, or a name that only one has.")
@@ -34,7 +35,7 @@ class Manner:
 
 
 def ask_for(
-    here: DatabaseAccess, task: str, body: Json, manner: Manner, typed: str | None = None
+    here: DatabaseAccess, task: str, body: JsonDict, manner: Manner, typed: str | None = None
 ) -> None:
     """Send a request, print its operation's id and, when asked to, wait for its end.
 
@@ -57,7 +58,7 @@ def ask_for(
         raise typer.Exit(code)
 
 
-def as_typed(text: str, body: Json, typed: str | None) -> str:
+def as_typed(text: str, body: JsonDict, typed: str | None) -> str:
     """Return a complaint with the name that was typed beside the first mention of its id."""
     instance_id = body.get("instance_id")
     if not typed or not instance_id or typed.lower() == instance_id:
@@ -78,6 +79,6 @@ def _plain(manner: Manner) -> bool:
     return manner.output in _PLAIN
 
 
-def without_unset(body: Json) -> Json:
+def without_unset(body: JsonDict) -> JsonDict:
     """Return a body without the fields that nobody gave."""
     return {field: value for field, value in body.items() if value is not None}

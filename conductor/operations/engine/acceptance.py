@@ -17,8 +17,9 @@ from conductor.operations.engine.replay import Verdict, instance_of, judge
 from conductor.operations.engine.transitions import Engine
 from conductor.operations.engine.wait_reasons import ON_INSTANCE
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json, OperationRecord
+from conductor.store.records import Instance, OperationRecord
 from models.errors import Broken, ConductorError, Conflict, Rejected, Unreachable
+from models.json_types import Json
 from models.lifecycle import OperationState
 from models.messages.requests import ReplayOperation, Request, parse_request
 

@@ -13,8 +13,9 @@ from conductor.operations.engine.definition import (
     DispatchToScheduler,
 )
 from conductor.operations.engine.rollback import defect, failed
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import OperationRecord
 from models.errors import ConductorError
+from models.json_types import Json
 from models.lifecycle import OperationState
 
 

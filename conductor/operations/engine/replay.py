@@ -14,8 +14,9 @@ from typing import Any, Literal
 from conductor.operations.engine.definition import NewOperation, Operation
 from conductor.operations.engine.transitions import Engine
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import OperationRecord
 from models.errors import Rejected
+from models.json_types import Json
 from models.lifecycle import InstanceState, OperationState
 from models.messages.requests import Request, parse_request
 

@@ -26,8 +26,9 @@ from conductor.operations.engine.wait_reasons import (
     ON_PAUSE,
     ON_SCHEDULER,
 )
-from conductor.store.records import Json, OperationRecord
+from conductor.store.records import OperationRecord
 from models.errors import Rejected, Unreachable
+from models.json_types import Json
 from models.lifecycle import OperationState
 
 _NOT_BEGUN = (ON_INSTANCE, ON_PAUSE)

@@ -12,11 +12,12 @@ from conductor.operations.steps.unsupported_fields import (
     refuse_flavor_keys,
     refuse_image_keys,
 )
-from conductor.store.records import CatalogueEntry, Instance, Json
+from conductor.store.records import CatalogueEntry, Instance
 from models.errors import Rejected
 from models.hardware.flavor import Flavor
 from models.hardware.image import Image
 from models.hardware.requirements.guest_requirements import refuse_contradictions
+from models.json_types import Json
 from models.lifecycle import InstanceState, TaskState
 from models.messages.base import parse
 from models.messages.catalogue import FlavorBody, ImageBody

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Instance, Json
+from conductor.store.records import Allocation, Instance
 from models.errors import Broken, HostRefused
 from models.hardware.image import boots_from_volume
+from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState
 from models.messages.base import parse
 from models.messages.hardware_json import placement_to_json

@@ -23,9 +23,10 @@ from conductor.operations.steps.instance_steps import (
 )
 from conductor.placement.local import host_claims
 from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Json, Migration, OperationRecord
+from conductor.store.records import Instance, Migration, OperationRecord
 from models.errors import Broken, Rejected
 from models.hardware.flavor import Flavor
+from models.json_types import Json
 from models.lifecycle import (
     InstanceState,
     MigrationKind,

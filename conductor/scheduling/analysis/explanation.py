@@ -28,8 +28,7 @@ from conductor.scheduling.request.shared_providers import (
     shares_on,
 )
 from conductor.scheduling.settings import SchedulingSettings
-
-Json = Mapping[str, Any]
+from models.json_types import Json
 
 POSSIBLE: Final = "possible"
 
