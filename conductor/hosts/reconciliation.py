@@ -121,12 +121,12 @@ def is_leftover(domain: Domain, instance: Instance | None, host: str, was: Remov
     """Say whether an operation on this instance has removed this guest from this host already.
 
     The record must still be there, the instance not be here, and the removal be newer than all
-    that the guest has obeyed.
+    that the guest has obeyed, which its host has to know (fence 0: its journal was lost).
     """
     if instance is None or was is None:
         return False
     same = (was.instance_id, was.host) == (domain.instance_id, host) == (instance.id, host)
-    return same and instance.host != host and domain.fence < was.fence <= instance.fence
+    return same and instance.host != host and 0 < domain.fence < was.fence <= instance.fence
 
 
 def _judged(
@@ -143,6 +143,8 @@ def _judged(
     if removal is not None and is_leftover(domain, instance, host, removal):
         _remove_again(uow, removal)
         return None
+    if removal is not None and not domain.fence:
+        reason = f"{reason}; its host does not know what it has obeyed: it may have been made since"
     return Unexpected(shown_name(name), domain.fence, reason)
 
 

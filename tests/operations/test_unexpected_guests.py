@@ -18,6 +18,7 @@ from tests.operations.audit import check_at_rest
 from tests.operations.copies import copied, restore
 from tests.operations.world import PINNED, SHARED, World
 from workers.hypervisor.ports import GuestDomain
+from workers.journal.memory_journal import MemoryJournal
 
 ID = str(uuid.uuid5(uuid.NAMESPACE_OID, "a guest"))
 
@@ -97,6 +98,21 @@ def test_an_older_copy_that_knows_of_a_removal_does_not_repeat_it_on_a_guest_mad
     restart_all(world)
     assert world.guests() == {vm: "host-0"}
     assert "newer than its record" in reasons(world, "host-0")[vm]
+
+
+def test_a_recorded_removal_does_not_reach_a_guest_of_whose_age_its_host_knows_nothing() -> None:
+    world = World(hosts=2)
+    vm = built(world, host="host-0")
+    for target in ("host-1", "host-0"):
+        copy = copied(world.store)
+        world.submit("live_migrate_instance", {"instance_id": vm, "host": target})
+        world.run_out()
+    restore(world, copy)
+    world.hosts["host-0"].journal = MemoryJournal()  # lost whole at the same time
+    world.now += 600.0
+    restart_all(world)
+    assert world.guests() == {vm: "host-0"}
+    assert "its host does not know what it has obeyed" in reasons(world, "host-0")[vm]
 
 
 @pytest.mark.parametrize(
@@ -209,4 +225,5 @@ def test_only_a_removal_of_this_guest_newer_than_all_it_has_obeyed_makes_it_a_le
     assert not is_leftover(domain, replace(gone, host="a"), "a", was)
     assert not is_leftover(domain, replace(gone, fence=4), "a", was)
     assert not is_leftover(domain.model_copy(update={"fence": 5}), gone, "a", was)
+    assert not is_leftover(domain.model_copy(update={"fence": 0}), gone, "a", was)
     assert why_unexpected(domain, replace(gone, host="a"), "a") is None
