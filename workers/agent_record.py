@@ -1,4 +1,4 @@
-"""An agent's journal and what it adds up to, kept in step under one lock."""
+"""The record of an agent: its journal and the ledger of its entries, under one lock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import RLock
 
 from models.errors import Broken, Unreachable
 from models.messages.internal import Instruction, Reply
-from workers.journal.entries import Accepted, Entry, Finished, Reported, Started
+from workers.journal.entries import Accepted, Entry, Finished, Reported, Started, token_key
 from workers.journal.instruction_ledger import Judgement, Keeping, Ledger, Verdict
 from workers.journal.ports import Journal
 from workers.settings import WorkerSettings
@@ -31,6 +31,7 @@ class Record:
         self._ledger = Ledger()
         self._compacted_size = 0
         self._open = False
+        self._resumed: frozenset[str] = frozenset()
         self.failure: Broken | None = None
         self.finished = 0
 
@@ -42,6 +43,7 @@ class Record:
             self._open = True
             known = self._ledger.started
             self._write(Started(known.worker_id, known.boot + 1) if known else _first_start())
+            self._resumed = frozenset(token_key(owed.token) for owed in self._ledger.owed())
         self.sync()
 
     @property
@@ -101,6 +103,10 @@ class Record:
         """Return the accepted instructions without an answer, oldest first."""
         with self._gate:
             return self._ledger.owed()
+
+    def resumed(self, instruction: Instruction) -> bool:
+        """Say whether an instruction was accepted before the last start, and perhaps begun."""
+        return token_key(instruction.token) in self._resumed
 
     def unreported(self) -> tuple[Reply, ...]:
         """Return the answers that are not known to have left, oldest first."""

@@ -1,4 +1,4 @@
-"""What hangs on a host: calls that have run for long without a sign of life, and their limits."""
+"""A watchdog for hypervisor calls: which hang, when they are reported, and when aborted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from workers.keyed_executor import KeyedExecutor, Running
 from workers.reports import Sender, heartbeat_message
 from workers.settings import WorkerSettings
 
-TOLD_AFTER_S: Final = 30.0
-"""A call that has run for longer than this is told with every heartbeat."""
-LONG_PATIENCE_S: Final = 300.0
+REPORTED_AFTER_S: Final = 30.0
+"""A call that has run for longer than this is listed in every heartbeat."""
+LONG_HANG_AFTER_S: Final = 300.0
 """What moves whole disks hangs only after so long without a sign of life."""
-LISTING_PATIENCE_S: Final = 60.0
+LISTING_HANG_AFTER_S: Final = 60.0
+"""A list of guests that takes longer says that the hypervisor answers nobody."""
 LIST_GUESTS: Final = "list_guests"
 
 
@@ -27,9 +28,9 @@ def is_urgent(instruction: Instruction) -> bool:
     return instruction.verb in URGENT
 
 
-def patience_s(instruction: Instruction) -> float:
+def hang_after_s(instruction: Instruction) -> float:
     """Return after how many seconds without a sign of life a call hangs."""
-    return LONG_PATIENCE_S if instruction.verb in LONG else TOLD_AFTER_S
+    return LONG_HANG_AFTER_S if instruction.verb in LONG else REPORTED_AFTER_S
 
 
 def limit_s(instruction: Instruction, settings: WorkerSettings) -> float:
@@ -40,27 +41,24 @@ def limit_s(instruction: Instruction, settings: WorkerSettings) -> float:
 
 
 def hangs(running: Sequence[Running[Instruction]], listing_s: float, width: int) -> bool:
-    """Say whether so many calls hang that no more work should come.
-
-    A list of guests that has been waited for so long says that the hypervisor answers nobody.
-    """
-    return sum(item.hangs for item in running) >= width or listing_s >= LISTING_PATIENCE_S
+    """Say whether so much hangs (calls, or the list of guests) that no more work should come."""
+    return sum(call.hangs for call in running) >= width or listing_s >= LISTING_HANG_AFTER_S
 
 
 def long_calls(
     running: Sequence[Running[Instruction]], listing_s: float = 0.0
 ) -> tuple[LongCall, ...]:
-    """Return what is told of calls that have run for long, the longest first."""
+    """Return the calls that a heartbeat lists: those that have run for long, the longest first."""
     listing = LongCall(verb=LIST_GUESTS, for_s=round(listing_s, 3))
-    return (listing,) * (listing_s >= TOLD_AFTER_S) + tuple(
+    return (listing,) * (listing_s >= REPORTED_AFTER_S) + tuple(
         LongCall(
-            verb=item.job.verb,
-            for_s=round(item.for_s, 3),
-            instance_id=item.job.instance_id,
-            operation_id=item.job.token.operation_id,
+            verb=call.job.verb,
+            for_s=round(call.for_s, 3),
+            instance_id=call.job.instance_id,
+            operation_id=call.job.token.operation_id,
         )
-        for item in running
-        if item.for_s >= TOLD_AFTER_S
+        for call in running
+        if call.for_s >= REPORTED_AFTER_S
     )[: MOST_CALLS - 1]
 
 
@@ -77,11 +75,11 @@ def interrupts(newer: Instruction, running: Instruction) -> bool:
 
 
 FRESH_WITHIN_S: Final = 10.0
-"""A list of guests that took longer may be older than what has been told of them since."""
+"""A list of guests that took longer may be older than replies that were sent meanwhile."""
 
 
-class Aside:
-    """Does one thing at a time in a thread of its own, so that its hanging delays nobody else."""
+class SingleFlight:
+    """Runs one piece of work at a time in a thread of its own, where a hang delays nobody else."""
 
     def __init__(
         self, clock: Callable[[], float], spare: Callable[[Callable[[], None]], object]
@@ -100,7 +98,7 @@ class Aside:
         self._spare(partial(self._do, work))
 
     def since_s(self) -> float:
-        """Return for how long it has been at work, 0 when it is not."""
+        """Return for how many seconds the work has been running, 0 when there is none."""
         since = self._since
         return 0.0 if since is None else max(0.0, self._clock() - since)
 
@@ -111,15 +109,18 @@ class Aside:
             self._since = None
 
 
-class Watch:
-    """What an agent knows of its own hearing and of what hangs, and tells with its heartbeats."""
+class CallWatchdog:
+    """Watches the calls of an agent and its queue (by canaries); heartbeats carry the result."""
 
     def __init__(
-        self, lanes: KeyedExecutor[Instruction], settings: WorkerSettings, aside: Aside
+        self,
+        calls: KeyedExecutor[Instruction],
+        settings: WorkerSettings,
+        listing: SingleFlight,
     ) -> None:
-        self._lanes = lanes
+        self._calls = calls
         self._settings = settings
-        self._aside = aside
+        self._listing = listing
         self._heard_at = 0.0
 
     def hear(self, canary: Canary) -> None:
@@ -127,14 +128,14 @@ class Watch:
         self._heard_at = max(self._heard_at, canary.sent_at)
 
     def abort_hung(self, abort: Callable[[InstanceId], None]) -> None:
-        """Abort calls that have shown no sign of life for too long; they are then answered so."""
-        for lane in self._lanes.running():
-            if lane.for_s >= limit_s(lane.job, self._settings):
-                abort(InstanceId(lane.lane))
+        """Abort calls that have shown no sign of life for too long; their replies say so."""
+        for call in self._calls.running():
+            if call.for_s >= limit_s(call.job, self._settings):
+                abort(InstanceId(call.key))
 
     def heartbeat(self, sender: Sender) -> OutgoingMessage:
-        """Return the letter that says that the host lives, what it heard, what runs for long."""
-        running, listing_s = self._lanes.running(), self._aside.since_s()
+        """Return the heartbeat: the newest canary received, and the calls that run for long."""
+        running, listing_s = self._calls.running(), self._listing.since_s()
         stuck = hangs(running, listing_s, self._settings.concurrency)
         return heartbeat_message(sender, self._heard_at, long_calls(running, listing_s), stuck)
 
@@ -144,16 +145,16 @@ class Watch:
         finished: Callable[[], int],
         post: Callable[[OutgoingMessage | None], None],
     ) -> None:
-        """Write the list of guests aside, unless one is being written, and post it.
+        """Write an inventory report in a thread of its own, unless one is being written; `post` it.
 
-        One that took long while work was `finished` may know less than an answer that was posted
-        before it: nothing is posted then, so that it is written again.
+        One that took long while work was `finished` may be older than a reply that was posted
+        before it: `post` is then called with None, so that it is written again.
         """
 
-        def look() -> None:
+        def list_and_post() -> None:
             before = finished()
             outgoing = write()
-            slow = self._aside.since_s() >= FRESH_WITHIN_S
+            slow = self._listing.since_s() >= FRESH_WITHIN_S
             post(None if slow and finished() != before else outgoing)
 
-        self._aside.run(look)
+        self._listing.run(list_and_post)

@@ -1,4 +1,4 @@
-"""Sends an agent's letters, in order, as often as it takes."""
+"""Posts an agent's reports in order, at least once each: what fails waits and is retried."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from models.messages.internal import OutgoingMessage
 from workers.settings import WorkerSettings
 
 Post: TypeAlias = Callable[[Sequence[OutgoingMessage]], None]
-"""Hands letters to the carrier: returns when it has them, raises `Unreachable` otherwise."""
+"""Publishes messages: returns when the broker has them, raises `Unreachable` otherwise."""
 
 Write: TypeAlias = Callable[[], OutgoingMessage]
-"""Writes a letter at the moment it is sent, so that it says what is true then."""
+"""Writes a message at the moment it is posted, so that it says what is true then."""
 
 
 RETRY_WAIT_MAX_S = 5.0
@@ -27,7 +27,7 @@ RETRY_WAIT_MAX_S = 5.0
 
 
 def retrying(settings: WorkerSettings, stopped: Event) -> Retrying:
-    """Return how often and how patiently a call is repeated whose outcome is unknown."""
+    """Return the retry policy of a call whose outcome may be unknown."""
     return Retrying(
         retry=retry_if_exception(
             lambda error: isinstance(error, Unreachable) and not stopped.is_set()
@@ -46,10 +46,10 @@ class _Report:
 
 
 class Reporter:
-    """Keeps each letter until it is posted. Threads that report together share one post.
+    """Keeps each report until it is posted. Threads that report together share one post.
 
-    One thread posts at a time and in order of submission: a manifest is written after every
-    reply that is posted before it. While the carrier is unreachable only probes try it.
+    One thread posts at a time and in order of submission: an inventory report is written after
+    every reply that is posted before it. While the carrier is unreachable only probes try it.
     """
 
     def __init__(self, post: Post, posted: Callable[[str], None], retrying: Retrying) -> None:
@@ -63,7 +63,7 @@ class Reporter:
         self._closed = False
 
     def submit(self, key: str, write: Write) -> None:
-        """Take a letter to be sent; it replaces one of the same key that still waits."""
+        """Take a report to be posted; it replaces one of the same key that still waits."""
         with self._lock:
             self._waiting[key] = _Report(key, write)
 
@@ -117,11 +117,11 @@ class Reporter:
             log.warning("reports_wait", waiting=len(batch), code=error.code, error=error.message)
             return ()
         except ConductorError:
-            # The carrier is there but will not take one of them; which, shows one by one.
-            return tuple(report for report, outgoing in ready if self._taken(report, outgoing))
+            # The carrier refuses one of them: they are posted one by one to find which.
+            return tuple(report for report, outgoing in ready if self._accepted(report, outgoing))
         return tuple(report for report, _ in ready)
 
-    def _taken(self, report: _Report, outgoing: OutgoingMessage) -> bool:
+    def _accepted(self, report: _Report, outgoing: OutgoingMessage) -> bool:
         try:
             self._post([outgoing])
         except ConductorError as error:

@@ -1,4 +1,4 @@
-"""The letters of an agent, written from values."""
+"""The messages of an agent, written from values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from workers.journal.entries import Started, token_key
 
 
 class Sender:
-    """Who writes: the host, and which life of its agent; it counts the reports of that life.
+    """The sender of reports: the host and which life of its agent, whose reports it numbers.
 
     `replaces` is the life in whose place this one registers, where the conductor has asked for it.
     """
@@ -69,7 +69,7 @@ class Guests:
 
 
 def reply_message(reply: Reply) -> OutgoingMessage:
-    """Return the letter that carries an answer; the same answer always has the same letter id."""
+    """Return the message that carries a reply; the same reply always has the same message id."""
     name = f"{reply.sender}/{token_key(reply.token)}"
     return OutgoingMessage(
         queue=REPORTS,
@@ -87,7 +87,7 @@ def reply_message(reply: Reply) -> OutgoingMessage:
 
 
 def progress_message(progress: Progress) -> OutgoingMessage:
-    """Return the letter that says how far a long action is."""
+    """Return the message that says how far a long action is."""
     return OutgoingMessage(
         queue=REPORTS,
         task=PROGRESS,
@@ -104,7 +104,7 @@ def registration_message(
     reserved: Reservation,
     guests: Guests,
 ) -> OutgoingMessage:
-    """Return the letter that says that an agent has started, and on what."""
+    """Return the message that registers a host: its agent has started, and on what hardware."""
     hardware = hypervisor.hardware()
     host_registration = HostRegistration(
         host=sender.host,
@@ -132,7 +132,7 @@ def registration_message(
 def heartbeat_message(
     sender: Sender, heard_at: float, running: tuple[LongCall, ...], hangs: bool
 ) -> OutgoingMessage:
-    """Return the letter that says that an agent lives, what it heard, and what runs for long."""
+    """Return the heartbeat: the agent lives, the newest canary received, what runs for long."""
     beat = Heartbeat(
         host=sender.host,
         boot_id=sender.boot_id,
@@ -145,7 +145,7 @@ def heartbeat_message(
 
 
 def inventory_message(sender: Sender, guests: Guests) -> OutgoingMessage:
-    """Return the letter that lists every guest of a host."""
+    """Return the inventory report: every guest of a host."""
     inventory_report = InventoryReport(
         host=sender.host,
         boot_id=sender.boot_id,

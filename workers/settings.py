@@ -18,7 +18,7 @@ class WorkerSettings:
     duplicates that come late, `replies_kept_s` seconds and at most `replies_kept` of them; the
     highest fence of an instance that is gone is kept for `fences_kept_s`. `reserved_*` is what
     the host keeps for itself. A call of the hypervisor is aborted after `call_limit_s` without a
-    sign of life (fetching images after `fetch_limit_s`), before whoever asked gives it up.
+    sign of life (fetching images after `fetch_limit_s`), before the conductor gives it up.
     `attempts` and `retry_wait_s` bound how long one call to the hypervisor or the broker is
     repeated before others decide.
     """

@@ -1,4 +1,4 @@
-"""The resource tracker: what the guests of one host use of it, and what it cannot hold.
+"""The resource tracker: what the guests of a host use of it, and which more it cannot hold.
 
 The database decides where guests go, over-commit included. The tracker refuses only what the
 hardware contradicts: CPUs, NUMA cells or pages that are not there, or that another guest holds
@@ -114,7 +114,7 @@ def with_guest(tracked: Tracked, guest: Guest) -> Tracked:
     """Return the host with one more guest; what `refusal` objects to must not be added."""
     topology = tracked.topology
     if guest.placement is not None:
-        topology = claim(topology, _held(guest.placement))
+        topology = claim(topology, _exclusive_part(guest.placement))
     guests = FrozenMap({**tracked.guests, guest.instance_id: guest})
     return Tracked(tracked.hardware, topology, guests, tracked.degraded)
 
@@ -126,7 +126,7 @@ def without_guest(tracked: Tracked, instance_id: InstanceId) -> Tracked:
         return tracked
     topology = tracked.topology
     if guest.placement is not None:
-        topology = release(topology, _held(guest.placement))
+        topology = release(topology, _exclusive_part(guest.placement))
     return Tracked(
         tracked.hardware,
         topology,
@@ -138,7 +138,7 @@ def without_guest(tracked: Tracked, instance_id: InstanceId) -> Tracked:
 def audited(
     hardware: Hardware, domains: Iterable[GuestDomain], expected: Iterable[Guest] = ()
 ) -> Tracked:
-    """Return the host as its domains say, powered off or not, ours or not (checklist T1).
+    """Return the host as its domains say, powered off or not, ours or not.
 
     `expected` are guests being made that may not be among the domains yet, or not yet as they
     will be. A domain that cannot be read, or that contradicts those before it, is listed as
@@ -200,7 +200,7 @@ class Tracker:
         return self._tracked
 
     def check(self, guest: Guest) -> None:
-        """Raise `HostRefused` when the guest cannot be held beside the others."""
+        """Raise `HostRefused` when the host cannot hold the guest with the others."""
         why_not = refusal(without_guest(self._tracked, guest.instance_id), guest)
         if why_not is not None:
             raise why_not.error()
@@ -218,7 +218,7 @@ class Tracker:
             self._changes += 1
 
     def settle(self, instance_id: InstanceId, domain: Callable[[], GuestDomain | None]) -> None:
-        """Say that the work on a guest has ended, and count it as `domain` says it is now.
+        """Count a guest, on which the work has ended, as `domain` says that it is now.
 
         Where `domain` raises `Unreachable` the guest is counted as before until the next audit:
         too much use is the safe error.
@@ -282,7 +282,7 @@ def _contradiction(
         if why_not is not None:
             return why_not
     try:
-        after = claim(topology, _held(placement))
+        after = claim(topology, _exclusive_part(placement))
     except ConductorError as error:
         return Refusal(error.code, error.message, error.data)
     used = {placed.host_cell for placed in placement.cells}
@@ -298,12 +298,12 @@ def _absent(cell: HostCell | None, placed: PlacedCell, drifted: bool) -> Refusal
     need, have = placed.shared_vcpus.bit_count(), cell.shared_cpus.bit_count()
     if need > have:
         return _lacks("shared_cpus_missing", "shared CPUs", cell, (need, have))
-    room_mib = cell.memory_mib
+    capacity_mib = cell.memory_mib
     if cell.page_pools and placed.page_size_kib is None:
         smallest = min(cell.page_pools, key=lambda pool: pool.size_kib)
-        room_mib = smallest.total * smallest.size_kib // KIB_PER_MIB
-    if placed.memory_mib > room_mib and not drifted:
-        return _lacks("memory_missing", "MiB of memory", cell, (placed.memory_mib, room_mib))
+        capacity_mib = smallest.total * smallest.size_kib // KIB_PER_MIB
+    if placed.memory_mib > capacity_mib and not drifted:
+        return _lacks("memory_missing", "MiB of memory", cell, (placed.memory_mib, capacity_mib))
     return None
 
 
@@ -330,7 +330,7 @@ def _lacks(code: str, what: str, cell: HostCell, need_have: tuple[int, int]) -> 
     return Refusal(code, message, {"host_cell": cell.id, "need": need, "have": have})
 
 
-def _held(placement: Placement) -> Placement:
+def _exclusive_part(placement: Placement) -> Placement:
     """Return the part of a placement that nobody may share with it."""
     cells = tuple(cell for cell in placement.cells if cell.page_size_kib or _pins(cell))
     return Placement(cells, devices=placement.devices)

@@ -30,7 +30,7 @@ from tasks.flower.event_stream import EventStream, Silence
 from tasks.sending.celery_carrier import CeleryCarrier
 from workers.actions.action_registry import VERBS
 from workers.agent import Agent
-from workers.hypervisor.fault_injection import Habit, Habits, InjectedFaults, seeded
+from workers.hypervisor.fault_injection import FaultRates, FaultProfile, InjectedFaults, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.inventory.traits import traits_of
 from workers.journal.journal_file import FileJournal
@@ -135,17 +135,17 @@ def _fates(given: Mapping[str, str]) -> InjectedFaults:
     habits = {name: text for name, text in given.items() if name != "seed"}
     for name in habits:
         _refuse_unknown(name)
-    default = Habit(**_numbers(habits, ""))
+    default = FaultRates(**_numbers(habits, ""))
     verbs = {
         verb: replace(default, **_numbers(habits, f"{verb}."))
         for verb in VERBS
         if any(name.startswith(f"{verb}.") for name in habits)
     }
-    return seeded(Habits(default, verbs), None if seed is None else int(_number("seed", seed)))
+    return seeded(FaultProfile(default, verbs), None if seed is None else int(_number("seed", seed)))
 
 
 def _refuse_unknown(name: str) -> None:
-    known = [item.name for item in fields(Habit)]
+    known = [item.name for item in fields(FaultRates)]
     verb, dot, habit = name.rpartition(".")
     if habit in known and (not dot or verb in VERBS):
         return

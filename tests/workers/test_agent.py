@@ -50,16 +50,12 @@ def test_every_verb_has_its_effect_on_the_guest(verb: str, power: str | None) ->
     assert world.mailbox.outcomes() == ["done"] * 3
 
 
-def test_a_reply_letter_is_the_same_letter_however_often_it_is_sent() -> None:
+def test_a_reply_is_the_same_message_however_often_it_is_sent() -> None:
     world = World()
     agent = world.agent()
     agent.receive(instruction("spawn"))
     agent.receive(instruction("spawn"))
-    first, again = (
-        outgoing_message
-        for outgoing_message in world.mailbox.outgoing_messages
-        if outgoing_message.task == REPLY
-    )
+    first, again = (message for message in world.mailbox.messages if message.task == REPLY)
     assert first == again
     assert (first.root_id, first.parent_id) == (
         operation_of(VM),
@@ -268,11 +264,11 @@ def test_a_killed_agent_neither_writes_nor_sends_nor_beats() -> None:
     world = World()
     agent = world.agent()
     agent.kill()
-    before = world.journal.entries(), len(world.mailbox.outgoing_messages)
+    before = world.journal.entries(), len(world.mailbox.messages)
     agent.heartbeat()
     with pytest.raises(Unreachable):
         agent.receive(instruction("spawn"))
-    assert (world.journal.entries(), len(world.mailbox.outgoing_messages)) == before
+    assert (world.journal.entries(), len(world.mailbox.messages)) == before
 
 
 def test_a_journal_that_fails_stops_the_agent_before_it_acts() -> None:

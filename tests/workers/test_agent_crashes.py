@@ -73,8 +73,8 @@ class CrashingJournal(MemoryJournal):
 
     def newest(self, instance_id: str) -> Instruction:
         """The newest instruction ever accepted for an instance, whatever compaction forgot."""
-        mine = [item for item in self.durable + self.fresh if item.instance_id == instance_id]
-        return max(mine, key=lambda item: item.token.fence)
+        mine = [sent for sent in self.durable + self.fresh if sent.instance_id == instance_id]
+        return max(mine, key=lambda sent: sent.token.fence)
 
     def _write(self, entry: Entry) -> None:
         super().write(entry)
@@ -237,11 +237,11 @@ class Crashes(RuleBasedStateMachine):
         """An effect needs an accepted instruction of its own."""
         for instance_id in INSTANCES:
             for verb in VERBS:
-                asked = sum(
-                    item.verb == verb and item.instance_id == instance_id
-                    for item in self.accepted.values()
+                accepted = sum(
+                    sent.verb == verb and sent.instance_id == instance_id
+                    for sent in self.accepted.values()
                 )
-                assert self.world.effects(verb, instance_id) <= asked
+                assert self.world.effects(verb, instance_id) <= accepted
 
     def teardown(self) -> None:
         """Everything comes back: now all is answered, and the newest instruction holds."""
@@ -249,14 +249,14 @@ class Crashes(RuleBasedStateMachine):
         self.world.mailbox.down = False
         if self.agent is None:
             self.restart()
-        for item in tuple(self.queue):
-            self._hand_in(item, acknowledge=True)
+        for sent in tuple(self.queue):
+            self._hand_in(sent, acknowledge=True)
         while self.threads.jobs:
             self._run(self.threads.jobs.pop(0))
         assert self.agent is not None
         self.agent.heartbeat()
         outcomes = {token_key(r.token): r.outcome for r in self.world.mailbox.replies()}
-        assert outcomes.keys() == {token_key(item.token) for item in self.sent}
+        assert outcomes.keys() == {token_key(sent.token) for sent in self.sent}
         for instance_id in INSTANCES:
             self._newest_holds(instance_id, outcomes)
 
@@ -267,7 +267,7 @@ class Crashes(RuleBasedStateMachine):
             self.agent = None
 
     def _newest_holds(self, instance_id: str, outcomes: Mapping[str, str]) -> None:
-        mine = [item for item in self.sent if item.instance_id == instance_id]
+        mine = [sent for sent in self.sent if sent.instance_id == instance_id]
         if not mine:
             return
         newest = mine[-1]
@@ -281,18 +281,18 @@ class Crashes(RuleBasedStateMachine):
         if newest.verb == "cache_images":
             assert "img" in self.world.hypervisor.images()
 
-    def _hand_in(self, item: Instruction, acknowledge: bool) -> None:
+    def _hand_in(self, sent: Instruction, acknowledge: bool) -> None:
         if self.agent is None:
             return
         # Noted before: what is written down may act, even where nobody lives to say so.
-        self.accepted[token_key(item.token)] = item
+        self.accepted[token_key(sent.token)] = sent
         try:
-            self.agent.receive(item)
+            self.agent.receive(sent)
         except (Crash, Unreachable):
             self.agent = None if not self.agent.running else self.agent
             return
-        if acknowledge and item in self.queue:
-            self.queue.remove(item)
+        if acknowledge and sent in self.queue:
+            self.queue.remove(sent)
 
 
 TestCrashes = Crashes.TestCase

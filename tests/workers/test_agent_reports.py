@@ -1,4 +1,4 @@
-"""What an agent says unasked: hello, heartbeats, manifests, usage."""
+"""What an agent reports of itself: registration, heartbeats, inventory reports, usage."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from workers.hypervisor.ports import Hardware
 from workers.settings import WorkerSettings
 
 
-def test_hello_tells_the_hardware_without_use_the_reservation_and_the_guests() -> None:
+def test_a_registration_has_the_hardware_without_use_the_reservation_and_the_guests() -> None:
     world = World(
         settings=WorkerSettings(reserved_memory_mib=512, reserved_disk_gb=3, reserved_vcpus=1)
     )
@@ -32,8 +32,8 @@ def test_hello_tells_the_hardware_without_use_the_reservation_and_the_guests() -
         successor.boot_id,
         "simulated",
     )
-    assert [item["pinned_cpus"] for item in host_registration.hardware["cells"]] == [[], []]
-    assert [item["memory"] for item in host_registration.hardware["cells"]] == [4096, 4096]
+    assert [cell["pinned_cpus"] for cell in host_registration.hardware["cells"]] == [[], []]
+    assert [cell["memory"] for cell in host_registration.hardware["cells"]] == [4096, 4096]
     assert host_registration.disk_gb == 100
     assert (
         host_registration.reserved.memory_mib,
@@ -51,15 +51,15 @@ def test_each_life_of_an_agent_has_its_own_boot_id() -> None:
     assert world.agent().boot_id != world.agent().boot_id
 
 
-def test_hello_waits_for_the_broker() -> None:
+def test_a_registration_waits_for_the_broker() -> None:
     world = World()
     world.mailbox.down = True
     agent = world.agent()
     agent.heartbeat()
-    assert world.mailbox.outgoing_messages == []
+    assert world.mailbox.messages == []
     world.mailbox.down = False
     agent.heartbeat()
-    assert [outgoing_message.task for outgoing_message in world.mailbox.outgoing_messages] == [
+    assert [message.task for message in world.mailbox.messages] == [
         REGISTRATION,
         HEARTBEAT,
     ]
@@ -70,10 +70,10 @@ def test_a_host_without_cpus_or_memory_is_not_announced() -> None:
     with pytest.raises(Rejected) as refused:
         world.agent()
     assert refused.value.code == "hardware_incomplete"
-    assert world.mailbox.outgoing_messages == []
+    assert world.mailbox.messages == []
 
 
-def test_a_heartbeat_leaves_each_time_and_a_manifest_when_due() -> None:
+def test_a_heartbeat_leaves_each_time_and_an_inventory_report_when_due() -> None:
     world = World(settings=WorkerSettings(manifest_s=60))
     agent = world.agent()
     for _ in range(25):
@@ -83,7 +83,7 @@ def test_a_heartbeat_leaves_each_time_and_a_manifest_when_due() -> None:
     assert len(world.mailbox.bodies(INVENTORY_REPORT)) == 2
 
 
-def test_a_manifest_lists_powered_off_guests_and_guests_that_nobody_asked_for() -> None:
+def test_an_inventory_report_lists_powered_off_guests_and_foreign_guests() -> None:
     world = World()
     agent = world.agent()
     world.hypervisor.spawn(OTHER_VM, spec())
@@ -99,7 +99,7 @@ def test_a_manifest_lists_powered_off_guests_and_guests_that_nobody_asked_for() 
     assert found == {VM: (2, "shutdown"), OTHER_VM: (0, "running")}
 
 
-def test_a_manifest_gives_the_fence_of_what_is_done_not_of_what_is_under_way() -> None:
+def test_an_inventory_report_gives_the_fence_of_what_is_done_not_of_what_is_under_way() -> None:
     seen: list[int] = []
     world = World(settings=WorkerSettings(retry_wait_s=0, manifest_s=0))
 

@@ -1,4 +1,4 @@
-"""An agent with threads: one instance after the other, hangs that end, and a death that is one."""
+"""An agent with threads: instructions of an instance stay in order, hangs end, a kill is final."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -10,7 +10,7 @@ from models.errors import HostRefused
 from models.messages.internal import REPLY
 from tests.limits import limit_s
 from tests.workers.world import OTHER_VM, VM, World, instruction, until
-from workers.hypervisor.fault_injection import Call, Habit, Habits, InjectedFault, seeded
+from workers.hypervisor.fault_injection import Call, FaultProfile, FaultRates, InjectedFault, seeded
 from workers.settings import WorkerSettings
 
 
@@ -249,8 +249,8 @@ def test_a_kill_ends_calls_under_way_without_effect_answer_or_entry(pool: Execut
 def test_whatever_moment_an_agent_is_killed_its_successor_finishes_the_work(
     pool: Executor,
 ) -> None:
-    habits = Habits(Habit(latency_s=0.0, latency_max_s=0.004, lost=0.1))
-    world = World(injected_faults=seeded(habits, seed=7), executor=pool)
+    profile = FaultProfile(FaultRates(latency_s=0.0, latency_max_s=0.004, lost=0.1))
+    world = World(injected_faults=seeded(profile, seed=7), executor=pool)
     instances = [f"vm-{number}" for number in range(30)]
     agent = world.agent()
     for round_number in range(6):
@@ -279,8 +279,8 @@ def test_many_threads_may_hand_in_instructions_at_once(pool: Executor) -> None:
     agent = world.agent()
 
     def sender(number: int) -> None:
-        for item in range(25):
-            agent.receive(instruction("spawn", instance_id=f"vm-{number}-{item}"))
+        for guest in range(25):
+            agent.receive(instruction("spawn", instance_id=f"vm-{number}-{guest}"))
 
     threads = [Thread(target=sender, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -288,16 +288,7 @@ def test_many_threads_may_hand_in_instructions_at_once(pool: Executor) -> None:
     for thread in threads:
         thread.join()
     assert until(lambda: len(world.mailbox.replies()) == 100)
-    assert (
-        len(
-            {
-                outgoing_message.id
-                for outgoing_message in world.mailbox.outgoing_messages
-                if outgoing_message.task == REPLY
-            }
-        )
-        == 100
-    )
+    assert len({message.id for message in world.mailbox.messages if message.task == REPLY}) == 100
     agent.kill()
 
 
@@ -308,14 +299,12 @@ def test_a_carrier_that_blocks_delays_no_receive(pool: Executor) -> None:
     assert until(lambda: world.mailbox.outcomes() == ["done"])
     blocked = Event()
     released = Event()
-    post = agent.post
 
-    def slow(outgoing_messages: object) -> None:
+    def block() -> None:
         blocked.set()
         released.wait(5)
-        post(outgoing_messages)  # type: ignore[arg-type]  # what the mailbox takes
 
-    agent._reporter._post = slow
+    world.mailbox.before_post = block
     agent.receive(instruction("spawn", fence=1))
     assert blocked.wait(5)
     released.set()

@@ -10,7 +10,7 @@ import pytest
 from models.errors import Unreachable
 from models.ids import InstanceId
 from tests.workers.world import HARDWARE, PROMPT, World, instruction
-from workers.hypervisor.fault_injection import Call, Habit, Habits, InjectedFault, seeded
+from workers.hypervisor.fault_injection import Call, FaultProfile, FaultRates, InjectedFault, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.settings import WorkerSettings
 
@@ -91,8 +91,8 @@ def test_the_cache_outlives_the_process_and_a_damaged_list_only_costs_downloads(
     assert SimulatedHypervisor(HARDWARE, tmp_path).images() == frozenset()
 
 
-def test_damage_can_be_a_habit() -> None:
-    injected_fault = seeded(Habits(verbs={"cache_images": Habit(corrupt=1.0)}))(
+def test_damage_can_be_injected_at_a_rate() -> None:
+    injected_fault = seeded(FaultProfile(verbs={"cache_images": FaultRates(corrupt=1.0)}))(
         Call(OWNER, "cache_images", 0)
     )
     hypervisor = SimulatedHypervisor(HARDWARE, injected_faults=lambda _: injected_fault)

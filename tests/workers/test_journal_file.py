@@ -146,8 +146,8 @@ from workers.journal.journal_file import FileJournal
 
 directory = Path(sys.argv[1])
 hypervisor = SimulatedHypervisor(HARDWARE, directory / "hypervisor")
-letters = []
-agent = Agent(HOST, hypervisor, FileJournal(directory), letters.extend)
+messages = []
+agent = Agent(HOST, hypervisor, FileJournal(directory), messages.extend)
 agent.start()
 for number in range(int(sys.argv[2])):
     agent.receive(instruction("spawn", instance_id=f"vm-{number}"))

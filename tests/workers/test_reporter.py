@@ -1,4 +1,4 @@
-"""The reporter loses no letter, whatever the carrier says."""
+"""The reporter loses no message, whatever the carrier says."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,94 +12,94 @@ from workers.reporter import Reporter
 ONCE = Retrying(stop=stop_after_attempt(1), reraise=True)
 
 
-def outgoing(name: str) -> OutgoingMessage:
+def message(name: str) -> OutgoingMessage:
     return OutgoingMessage(queue="reports", task="reports.reply", body={}, id=name)
 
 
 class Carrier:
-    """Takes all but the letters it is told to refuse."""
+    """Takes every message except those in `refused`."""
 
     def __init__(self) -> None:
-        self.taken: list[str] = []
+        self.received: list[str] = []
         self.batches: list[int] = []
         self.refused: set[str] = set()
         self.down = False
 
-    def __call__(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
-        self.batches.append(len(outgoing_messages))
+    def __call__(self, messages: Sequence[OutgoingMessage]) -> None:
+        self.batches.append(len(messages))
         if self.down:
             raise Unreachable("down", "down")
-        if any(outgoing_message.id in self.refused for outgoing_message in outgoing_messages):
+        if any(sent.id in self.refused for sent in messages):
             raise Rejected("too_large", "too large")
-        self.taken += [outgoing_message.id for outgoing_message in outgoing_messages]
+        self.received += [sent.id for sent in messages]
 
 
 def reporter(carrier: Carrier, posted: list[str]) -> Reporter:
     return Reporter(carrier, posted.append, ONCE)
 
 
-def test_letters_that_wait_together_leave_together_and_in_order() -> None:
+def test_messages_that_wait_together_leave_together_and_in_order() -> None:
     carrier, posted = Carrier(), list[str]()
     out = reporter(carrier, posted)
     for name in "abc":
-        out.submit(name, partial(outgoing, name))
+        out.submit(name, partial(message, name))
     out.flush()
-    assert (carrier.taken, carrier.batches, posted) == (["a", "b", "c"], [3], ["a", "b", "c"])
+    assert (carrier.received, carrier.batches, posted) == (["a", "b", "c"], [3], ["a", "b", "c"])
 
 
-def test_a_letter_submitted_while_another_is_posted_is_not_forgotten() -> None:
-    taken: list[str] = []
+def test_a_message_submitted_while_another_is_posted_is_not_forgotten() -> None:
+    received: list[str] = []
     posted: list[str] = []
 
-    def post(outgoing_messages: Sequence[OutgoingMessage]) -> None:
-        taken.extend(outgoing_message.id for outgoing_message in outgoing_messages)
-        if taken == ["a"]:
-            out.submit("b", lambda: outgoing("b"))
+    def post(messages: Sequence[OutgoingMessage]) -> None:
+        received.extend(sent.id for sent in messages)
+        if received == ["a"]:
+            out.submit("b", lambda: message("b"))
             out.flush()
 
     out = Reporter(post, posted.append, ONCE)
-    out.submit("a", lambda: outgoing("a"))
+    out.submit("a", lambda: message("a"))
     out.flush()
-    assert taken == posted == ["a", "b"]
+    assert received == posted == ["a", "b"]
 
 
-def test_a_letter_the_carrier_refuses_holds_up_no_other() -> None:
+def test_a_message_the_carrier_refuses_delays_no_other() -> None:
     carrier, posted = Carrier(), list[str]()
     carrier.refused.add("b")
     out = reporter(carrier, posted)
     for name in "abc":
-        out.submit(name, partial(outgoing, name))
+        out.submit(name, partial(message, name))
     out.flush()
-    assert carrier.taken == posted == ["a", "c"]
+    assert carrier.received == posted == ["a", "c"]
     carrier.refused.clear()
     out.flush()
-    assert carrier.taken == ["a", "c", "b"]
+    assert carrier.received == ["a", "c", "b"]
 
 
-def test_a_letter_that_cannot_be_written_yet_holds_up_no_other() -> None:
+def test_a_message_that_cannot_be_written_yet_delays_no_other() -> None:
     carrier, posted = Carrier(), list[str]()
     out = reporter(carrier, posted)
     ready = False
 
-    def host_registration() -> OutgoingMessage:
+    def registration() -> OutgoingMessage:
         if not ready:
             raise Unreachable("silent", "the hypervisor is silent")
-        return outgoing("hello")
+        return message("registration")
 
-    out.submit("hello", host_registration)
-    out.submit("a", lambda: outgoing("a"))
+    out.submit("registration", registration)
+    out.submit("a", lambda: message("a"))
     out.flush()
-    assert carrier.taken == ["a"]
+    assert carrier.received == ["a"]
     ready = True
     out.flush()
-    assert carrier.taken == ["a", "hello"]
+    assert carrier.received == ["a", "registration"]
 
 
 def test_only_a_probe_tries_a_carrier_that_was_down() -> None:
     carrier, posted = Carrier(), list[str]()
     out = reporter(carrier, posted)
     carrier.down = True
-    out.submit("a", lambda: outgoing("a"))
+    out.submit("a", lambda: message("a"))
     out.flush()
     out.flush()
     assert carrier.batches == [1]
@@ -113,7 +113,7 @@ def test_only_a_probe_tries_a_carrier_that_was_down() -> None:
 def test_a_closed_reporter_sends_nothing() -> None:
     carrier, posted = Carrier(), list[str]()
     out = reporter(carrier, posted)
-    out.submit("a", lambda: outgoing("a"))
+    out.submit("a", lambda: message("a"))
     out.close()
     out.flush(probe=True)
     assert carrier.batches == []

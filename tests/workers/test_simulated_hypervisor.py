@@ -11,7 +11,7 @@ import pytest
 from models.errors import Broken, HostRefused, Unreachable
 from models.ids import InstanceId
 from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec, until
-from workers.hypervisor.fault_injection import Call, Habit, Habits, InjectedFault, seeded
+from workers.hypervisor.fault_injection import Call, FaultProfile, FaultRates, InjectedFault, seeded
 from workers.hypervisor.fenced_hypervisor import AgentDead, FencedHypervisor
 from workers.hypervisor.ports import Hypervisor
 from workers.hypervisor.simulated import SimulatedHypervisor
@@ -127,7 +127,9 @@ def test_a_directory_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
         ("lost_after", Unreachable, True),
     ],
 )
-def test_calls_end_as_their_fate_says(ending: str, error: type[Exception], there: bool) -> None:
+def test_calls_end_as_the_injected_fault_says(
+    ending: str, error: type[Exception], there: bool
+) -> None:
     hypervisor = SimulatedHypervisor(
         HARDWARE, injected_faults=lambda _: InjectedFault(ending=ending)
     )  # type: ignore[arg-type]  # one of five
@@ -167,10 +169,12 @@ def test_an_abort_without_a_call_harms_no_later_one() -> None:
     assert powers(hypervisor) == {VM: "running"}
 
 
-def test_seeded_fates_repeat_and_keep_to_their_chances() -> None:
-    habits = Habits(Habit(0.1, 0.2, refused=0.2, lost=0.1), {"destroy": Habit(hang=1.0)})
+def test_seeded_faults_repeat_and_keep_to_their_rates() -> None:
+    profile = FaultProfile(
+        FaultRates(0.1, 0.2, refused=0.2, lost=0.1), {"destroy": FaultRates(hang=1.0)}
+    )
     calls = [Call(InstanceId(f"vm-{number}"), "spawn", 0) for number in range(2_000)]
-    first, again, other = (seeded(habits, seed) for seed in (1, 1, 2))
+    first, again, other = (seeded(profile, seed) for seed in (1, 1, 2))
     drawn = [first(call) for call in calls]
     assert drawn == [again(call) for call in reversed(calls)][::-1]
     assert drawn != [other(call) for call in calls]
@@ -180,7 +184,7 @@ def test_seeded_fates_repeat_and_keep_to_their_chances() -> None:
     assert first(Call(VM, "destroy", 0)).ending == "hang"
 
 
-def test_a_cut_leash_lets_nothing_pass() -> None:
+def test_a_cut_fence_lets_nothing_pass() -> None:
     hypervisor = SimulatedHypervisor(HARDWARE)
     fenced = FencedHypervisor(hypervisor)
     fenced.spawn(VM, spec())

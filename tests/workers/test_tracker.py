@@ -141,7 +141,7 @@ def test_powered_off_guests_count() -> None:
     assert code(tracked, guest("b", placement({0: 1}))) == "cpu_pinning_invalid"
 
 
-def test_guests_that_nobody_asked_for_count_their_memory() -> None:
+def test_foreign_guests_count_their_memory() -> None:
     tracked = audited(HARDWARE, [domain("orphan", spec(memory_mib=700))])
     assert usage(tracked, Reservation())["MEMORY_MB"].used == 700
 

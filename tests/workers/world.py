@@ -61,7 +61,7 @@ def placement(
 
 
 def spec(placed: dict[str, Any] | None = None, **more: Any) -> SpawnArgs:
-    """What to spawn: one vCPU, 512 MiB, 1 GiB of disk unless told otherwise."""
+    """What to spawn: one vCPU, 512 MiB, 1 GiB of disk unless the test says otherwise."""
     values: dict[str, Any] = {
         "name": "vm",
         "vcpus": 1,
@@ -99,7 +99,7 @@ def instruction(
 
 
 def default_args(verb: str) -> dict[str, Any]:
-    """What a verb is asked for when a test does not care."""
+    """The arguments of a verb when a test does not care."""
     if verb in {"spawn", "reshape", "rebuild", "check_target"}:
         return spec().to_json()
     if verb == "copy":
@@ -111,24 +111,24 @@ def default_args(verb: str) -> dict[str, Any]:
 
 @dataclass
 class Mailbox:
-    """Takes letters as a carrier does; while `down` it takes none."""
+    """Takes messages as a broker does; while `down` it takes none, `before_post` may delay it."""
 
     down: bool = False
-    outgoing_messages: list[OutgoingMessage] = field(default_factory=list)
+    messages: list[OutgoingMessage] = field(default_factory=list)
     posts: int = 0
+    before_post: Callable[[], object] = field(default=lambda: None)
 
-    def __call__(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
+    def __call__(self, messages: Sequence[OutgoingMessage]) -> None:
+        self.before_post()
         self.posts += 1
         if self.down:
             raise Unreachable("carrier_down", "the broker cannot be reached")
-        self.outgoing_messages.extend(outgoing_messages)
+        self.messages.extend(messages)
 
     def replies(self) -> list[Reply]:
         """The replies that arrived, in order."""
         return [
-            Reply.model_validate(outgoing_message.body)
-            for outgoing_message in self.outgoing_messages
-            if outgoing_message.task == REPLY
+            Reply.model_validate(message.body) for message in self.messages if message.task == REPLY
         ]
 
     def outcomes(self) -> list[str]:
@@ -140,17 +140,13 @@ class Mailbox:
         return [reply.error["code"] if reply.error else None for reply in self.replies()]
 
     def bodies(self, task: str) -> list[dict[str, Any]]:
-        """The bodies of the letters of one task."""
-        return [
-            dict(outgoing_message.body)
-            for outgoing_message in self.outgoing_messages
-            if outgoing_message.task == task
-        ]
+        """The bodies of the messages of one task."""
+        return [dict(message.body) for message in self.messages if message.task == task]
 
 
 @dataclass
 class Clock:
-    """A clock that moves when told."""
+    """A clock that moves when it is set."""
 
     now: float = 1_000_000.0
 
@@ -195,9 +191,9 @@ class World:
         return self.hypervisor.effects(instance_id, verb)
 
 
-def until(true: Callable[[], bool], patience_s: float = 5.0) -> bool:
+def until(true: Callable[[], bool], timeout_s: float = 5.0) -> bool:
     """Whether something another thread does comes true in time."""
-    limit = Limit(patience_s)
+    limit = Limit(timeout_s)
     while not true():
         if limit.over:
             return False

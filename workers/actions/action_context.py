@@ -16,7 +16,7 @@ from workers.tracker import Tracker
 class Work:
     """One instruction, what carries it out, and the time (seconds since the epoch).
 
-    `on_progress` tells the conductor, where it can, how far a long action is.
+    `on_progress` reports the progress of a long action to the conductor.
     """
 
     instruction: Instruction

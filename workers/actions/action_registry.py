@@ -1,4 +1,4 @@
-"""Verb to action: what a host understands."""
+"""The action of each verb that a host understands."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from models.errors import HostRefused
-from workers.actions.abort_copy import abort_copy
 from workers.actions.action_context import Action, Work
-from workers.actions.activate import activate
-from workers.actions.check_disk import check_disk
-from workers.actions.check_source import check_source
-from workers.actions.check_target import check_target
-from workers.actions.copy import copy
+from workers.actions.checks import check_disk, check_source, check_target
 from workers.actions.destroy import destroy
+from workers.actions.disk_transfer import offer_disk, take_disk
 from workers.actions.fetch_images import cache_images
-from workers.actions.offer_disk import offer_disk
-from workers.actions.power_off import power_off
-from workers.actions.power_on import power_on
+from workers.actions.live_migration import abort_copy, activate, copy
+from workers.actions.power import power_off, power_on
 from workers.actions.rebuild import rebuild
 from workers.actions.resize_guest import reshape
 from workers.actions.snapshot import snapshot
 from workers.actions.spawn import spawn
-from workers.actions.take_disk import take_disk
 
 SPAWN, DESTROY, COPY, CACHE_IMAGES = "spawn", "destroy", "copy", "cache_images"
 URGENT: Final = frozenset({DESTROY, "power_on", "power_off", "activate", "abort_copy"})

@@ -17,9 +17,9 @@ class CacheArgs(Message):
 
 
 def cache_images(work: Work) -> dict[str, Any]:
-    """Have the images cached beside those that are, each of them whole.
+    """Have the images cached in addition to those that are, each of them whole.
 
-    The instance of the instruction stands for the operation that asks. Raises `Unreachable`
+    The instance of the instruction stands for the operation. Raises `Unreachable`
     (`image_corrupt`, with the ids in `images`) when some came damaged, after all others have been
     cached: the agent tries again as often as it does for any call, then the instruction has failed.
     """

@@ -11,8 +11,8 @@ from workers.actions.action_context import Work
 from workers.tracker import guest_of
 
 
-def wanted(work: Work) -> SpawnArgs:
-    """Return the guest that is asked for; raise `Rejected` when the arguments are malformed."""
+def requested_spec(work: Work) -> SpawnArgs:
+    """Return the requested guest; raise `Rejected` when the arguments are malformed."""
     return parse(SpawnArgs, work.instruction.args)
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 from models.errors import HostRefused
 from workers.actions.action_context import Work
-from workers.actions.guest_specs import admitted, wanted
+from workers.actions.guest_specs import admitted, requested_spec
 
 
 def reshape(work: Work) -> dict[str, Any]:
-    """Have the guest as newly defined, with the power that is asked for.
+    """Have the guest as newly defined, with the requested power.
 
     What it had before counts as its own. Raises `HostRefused` (`domain_missing` where there is no
     guest, or the tracker's or hypervisor's reason) with the guest as it was.
     """
-    spec = wanted(work)
+    spec = requested_spec(work)
     if work.hypervisor.domain(work.instance_id) is None:
         message = f"the host has no instance {work.instance_id}"
         raise HostRefused("domain_missing", message, instance_id=work.instance_id)

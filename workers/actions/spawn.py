@@ -6,17 +6,17 @@ from typing import Any
 
 from models.errors import HostRefused
 from workers.actions.action_context import Work
-from workers.actions.guest_specs import wanted
+from workers.actions.guest_specs import requested_spec
 from workers.tracker import guest_of
 
 
 def spawn(work: Work) -> dict[str, Any]:
-    """Have the guest exactly as placed, with the power that is asked for.
+    """Have the guest exactly as placed, with the requested power.
 
     Raises `HostRefused` (`expired`, or the tracker's or hypervisor's reason) with nothing left
     on the host. A guest that is there already is never too late: it was spawned before.
     """
-    spec = wanted(work)
+    spec = requested_spec(work)
     guest = guest_of(work.instance_id, spec)
     try:
         if work.hypervisor.domain(work.instance_id) is None:

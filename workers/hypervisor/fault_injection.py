@@ -1,4 +1,4 @@
-"""How a simulated hypervisor behaves: the fate of each call, chosen or drawn."""
+"""Fault injection: what a simulated hypervisor does with each call, chosen or drawn by chance."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """What becomes of a call: how long it takes, and how it ends.
+    """What is done to a call: how long it takes, and how it ends.
 
-    `lost_before` and `lost_after` answer `Unreachable`, before or after the deed; `hang`
+    `lost_before` and `lost_after` answer `Unreachable`, before or after the effect; `hang`
     ends only when the call is aborted; with `corrupt` the image came damaged.
     """
 
@@ -37,8 +37,8 @@ InjectedFaults: TypeAlias = Callable[[Call], InjectedFault]
 
 
 @dataclass(frozen=True, slots=True)
-class Habit:
-    """The chances of one verb, each from 0 to 1; latency is even between its bounds."""
+class FaultRates:
+    """The probabilities of one verb, each from 0 to 1; latency is uniform between its bounds."""
 
     latency_s: float = 0.0
     latency_max_s: float | None = None
@@ -49,43 +49,43 @@ class Habit:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """The habits of a hypervisor: `default`, and the verbs that differ from it."""
+class FaultProfile:
+    """The fault rates of a hypervisor: `default`, and the verbs that differ from it."""
 
-    default: Habit = Habit()
-    verbs: Mapping[str, Habit] = field(default_factory=dict)
+    default: FaultRates = FaultRates()
+    verbs: Mapping[str, FaultRates] = field(default_factory=dict)
 
 
 def always_done(_: Call) -> InjectedFault:
-    """Return the fate of a hypervisor that is immediate and never fails."""
+    """Inject no fault: every call is immediate and done."""
     return InjectedFault()
 
 
-def seeded(habits: Habits, seed: int | None = None) -> InjectedFaults:
-    """Return fates drawn by chance; with a seed the same call always meets the same fate.
+def seeded(profile: FaultProfile, seed: int | None = None) -> InjectedFaults:
+    """Return faults drawn by chance; with a seed the same call always gets the same fault.
 
     Each call has a generator of its own, so the order in which threads call decides nothing.
     """
     chance = random.Random(seed)
     base = chance.getrandbits(64)
 
-    def injected_fault(call: Call) -> InjectedFault:
+    def draw_fault(call: Call) -> InjectedFault:
         draw = random.Random(f"{base}/{call.instance_id}/{call.verb}/{call.nth}")
-        habit = habits.verbs.get(call.verb, habits.default)
-        most = habit.latency_s if habit.latency_max_s is None else habit.latency_max_s
-        return InjectedFault(draw.uniform(habit.latency_s, most), _ending(habit, draw))
+        rates = profile.verbs.get(call.verb, profile.default)
+        most = rates.latency_s if rates.latency_max_s is None else rates.latency_max_s
+        return InjectedFault(draw.uniform(rates.latency_s, most), _ending(rates, draw))
 
-    return injected_fault
+    return draw_fault
 
 
-def _ending(habit: Habit, draw: random.Random) -> Ending:
+def _ending(rates: FaultRates, draw: random.Random) -> Ending:
     roll = draw.random()
-    if roll < habit.refused:
+    if roll < rates.refused:
         return "refused"
-    if roll < habit.refused + habit.hang:
+    if roll < rates.refused + rates.hang:
         return "hang"
-    if roll < habit.refused + habit.hang + habit.lost:
+    if roll < rates.refused + rates.hang + rates.lost:
         return draw.choice(("lost_before", "lost_after"))
-    if roll < habit.refused + habit.hang + habit.lost + habit.corrupt:
+    if roll < rates.refused + rates.hang + rates.lost + rates.corrupt:
         return "corrupt"
     return "done"

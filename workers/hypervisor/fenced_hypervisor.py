@@ -1,4 +1,4 @@
-"""A hypervisor that no longer obeys once its agent is dead."""
+"""A fence between an agent and its hypervisor: calls of a killed agent are not passed on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FencedHypervisor:
 
     def __init__(self, hypervisor: Hypervisor) -> None:
         self._hypervisor = hypervisor
-        self._turn = Condition()
+        self._changed = Condition()
         self._calls: list[tuple[int, InstanceId]] = []
         self._cut = False
 
@@ -140,13 +140,13 @@ class FencedHypervisor:
         """Make the calls that run for this instance end now."""
         self._hypervisor.abort(instance_id)
 
-    def cut(self, patience_s: float) -> bool:
+    def cut(self, timeout_s: float) -> bool:
         """Abort the calls that run, let none begin, and say whether all have ended in time."""
-        until = monotonic() + patience_s
-        with self._turn:
+        until = monotonic() + timeout_s
+        with self._changed:
             self._cut = True
         while True:
-            with self._turn:
+            with self._changed:
                 calls = tuple(self._calls)
             # The caller's own call cannot end while we wait here, but it can be aborted.
             for _, instance_id in calls:
@@ -155,19 +155,19 @@ class FencedHypervisor:
                 return True
             if monotonic() > until:
                 return False
-            with self._turn:
-                self._turn.wait(0.01)
+            with self._changed:
+                self._changed.wait(0.01)
 
     @contextmanager
     def _calling(self, instance_id: InstanceId) -> Iterator[None]:
         call = (get_ident(), instance_id)
-        with self._turn:
+        with self._changed:
             if self._cut:
                 raise AgentDead
             self._calls.append(call)
         try:
             yield
         finally:
-            with self._turn:
+            with self._changed:
                 self._calls.remove(call)
-                self._turn.notify_all()
+                self._changed.notify_all()

@@ -1,23 +1,40 @@
-"""A hypervisor without guests: it keeps their definitions, takes its time and fails as told."""
+"""A simulated hypervisor: it keeps the definitions of guests and injects latency and faults."""
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Event, Lock
-from time import monotonic
+from threading import Lock
 from typing import TypeAlias
 
-from models.errors import Broken, HostRefused, Unreachable
+from models.errors import Broken, HostRefused
 from models.ids import InstanceId
 from models.messages.internal import SpawnArgs
-from models.messages.root_disks import DiskImage, RootDisk
+from models.messages.root_disks import DiskImage
 from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults, always_done
-from workers.hypervisor.ports import IMAGE_CORRUPT, GuestDomain, Hardware, OnProgress, Power
+from workers.hypervisor.guest_changes import (
+    activated,
+    awaits_disk,
+    defined,
+    existing,
+    must_be_off,
+    must_run,
+    powered,
+    with_disk,
+)
+from workers.hypervisor.ports import GuestDomain, Hardware, OnProgress
+from workers.hypervisor.simulated_calls import (
+    RunningCall,
+    Wait,
+    lost,
+    raise_unless_done,
+    wait,
+    wait_with_progress,
+)
 from workers.hypervisor.simulated_disks import disk_image, disk_of, made_disk
 from workers.hypervisor.simulated_state import (
     read_domains,
@@ -33,17 +50,7 @@ CHECK_TARGET, CHECK_SOURCE, ACTIVATE = "check_target", "check_source", "activate
 COPY, ABORT_COPY, CACHE_IMAGES = "copy", "abort_copy", "cache_images"
 OFFER_DISK, TAKE_DISK, CHECK_DISK = "offer_disk", "take_disk", "check_disk"
 
-TICK_S = 1.0
-"""Time between two words on how far a copy is."""
 _Change: TypeAlias = Callable[[GuestDomain | None], GuestDomain | None]
-_Wait: TypeAlias = Callable[["_UnderWay", InjectedFault], None]
-
-
-@dataclass(eq=False)
-class _UnderWay:
-    """A call under way; compared by identity, since an instance may have several."""
-
-    aborted: Event = field(default_factory=Event)
 
 
 class SimulatedHypervisor:
@@ -63,9 +70,9 @@ class SimulatedHypervisor:
     ) -> None:
         self._hardware = hardware
         self._directory = directory
-        self._fates = injected_faults
+        self._injected_faults = injected_faults
         self._lock = Lock()
-        self._running: dict[InstanceId, list[_UnderWay]] = {}
+        self._running: dict[InstanceId, list[RunningCall]] = {}
         self._calls: Counter[tuple[str, str]] = Counter()
         self._effects: Counter[tuple[str, str]] = Counter()
         self._domains: dict[InstanceId, GuestDomain] = {}
@@ -108,7 +115,7 @@ class SimulatedHypervisor:
 
     def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
         """Define a guest with the power of its spec; `Broken` when it exists with another spec."""
-        wanted = _defined(instance_id, spec)
+        wanted = defined(instance_id, spec)
 
         def spawned(before: GuestDomain | None) -> GuestDomain:
             if before is not None and before.spec != wanted.spec:
@@ -116,7 +123,7 @@ class SimulatedHypervisor:
                 raise Broken("domain_differs", message, instance_id=instance_id)
             disk = made_disk(spec) if before is None else before.disk
             if disk is None and wanted.power == "running":
-                raise _awaits_disk(instance_id)
+                raise awaits_disk(instance_id)
             return replace(wanted, disk=disk)
 
         self._perform(instance_id, SPAWN, spawned)
@@ -125,13 +132,16 @@ class SimulatedHypervisor:
         """Give a guest another definition and power; `HostRefused` when there is none."""
 
         def reshaped(before: GuestDomain | None) -> GuestDomain:
-            return replace(_defined(instance_id, spec), disk=_there(instance_id, before).disk)
+            return replace(
+                defined(instance_id, spec),
+                disk=existing(instance_id, before).disk,
+            )
 
         self._perform(instance_id, RESHAPE, reshaped)
 
     def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
         """Make a guest anew from its image, whatever was there under its id."""
-        made = replace(_defined(instance_id, spec), disk=made_disk(spec))
+        made = replace(defined(instance_id, spec), disk=made_disk(spec))
         self._perform(instance_id, REBUILD, lambda _: made)
 
     def destroy(self, instance_id: InstanceId) -> None:
@@ -143,13 +153,15 @@ class SimulatedHypervisor:
         self._perform(
             instance_id,
             POWER_ON,
-            lambda before: _powered(instance_id, _with_disk(instance_id, before), "running"),
+            lambda before: powered(instance_id, with_disk(instance_id, before), "running"),
         )
 
     def power_off(self, instance_id: InstanceId) -> None:
         """Stop a guest, keeping it; `HostRefused` when there is none."""
         self._perform(
-            instance_id, POWER_OFF, lambda before: _powered(instance_id, before, "shutdown")
+            instance_id,
+            POWER_OFF,
+            lambda before: powered(instance_id, before, "shutdown"),
         )
 
     def write_disk(self, instance_id: InstanceId, text: str) -> None:
@@ -162,7 +174,7 @@ class SimulatedHypervisor:
 
     def snapshot(self, instance_id: InstanceId) -> DiskImage:
         """Save what is on the disk; `HostRefused` when there is no guest."""
-        self._perform(instance_id, SNAPSHOT, lambda before: _with_disk(instance_id, before))
+        self._perform(instance_id, SNAPSHOT, lambda before: with_disk(instance_id, before))
         return self._disk(instance_id)
 
     def offer_disk(self, instance_id: InstanceId) -> DiskImage:
@@ -170,7 +182,7 @@ class SimulatedHypervisor:
         self._perform(
             instance_id,
             OFFER_DISK,
-            lambda before: _with_disk(instance_id, _stopped(instance_id, before)),
+            lambda before: with_disk(instance_id, must_be_off(instance_id, before)),
         )
         return self._disk(instance_id)
 
@@ -179,13 +191,13 @@ class SimulatedHypervisor:
         self._perform(
             instance_id,
             TAKE_DISK,
-            lambda before: replace(_stopped(instance_id, before), disk=disk_of(disk)),
+            lambda before: replace(must_be_off(instance_id, before), disk=disk_of(disk)),
         )
         return self._disk(instance_id).checksum
 
     def check_disk(self, instance_id: InstanceId) -> None:
         """Change nothing; `HostRefused` when there is no guest, or its disk is still awaited."""
-        self._perform(instance_id, CHECK_DISK, lambda before: _with_disk(instance_id, before))
+        self._perform(instance_id, CHECK_DISK, lambda before: with_disk(instance_id, before))
 
     def check_target(self, instance_id: InstanceId, _: SpawnArgs) -> None:
         """Change nothing: a simulation can run any guest."""
@@ -193,38 +205,40 @@ class SimulatedHypervisor:
 
     def check_source(self, instance_id: InstanceId) -> None:
         """Change nothing; `HostRefused` when there is no guest, or none that runs."""
-        self._perform(instance_id, CHECK_SOURCE, lambda before: _running(instance_id, before))
+        self._perform(instance_id, CHECK_SOURCE, lambda before: must_run(instance_id, before))
 
     def activate(self, instance_id: InstanceId, disk: DiskImage | None = None) -> None:
         """Let a waiting guest run; `HostRefused` when there is none, or one that is stopped."""
-        self._perform(instance_id, ACTIVATE, lambda before: _activated(instance_id, before, disk))
+        self._perform(instance_id, ACTIVATE, lambda before: activated(instance_id, before, disk))
 
     def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> DiskImage:
-        """Take the time of a copy, telling how far it is; in the end the guest is stopped here.
+        """Take the time of a copy and report its progress; in the end the guest is stopped here.
 
         Nothing travels but what is on the disk, in the answer: the guest that waits on the target
         is another simulation's.
         """
 
         def copied(before: GuestDomain | None) -> GuestDomain:
-            there = _there(instance_id, before)
+            there = existing(instance_id, before)
             if there.copied_to == target:
                 return there
-            there = _running(instance_id, there)
+            there = must_run(instance_id, there)
             return replace(there, power="shutdown", copied_to=target)
 
-        def wait(call: _UnderWay, fault: InjectedFault) -> None:
+        def copy_delay(call: RunningCall, fault: InjectedFault) -> None:
             before = self.domain(instance_id)
             if copied(before) != before:
-                _wait_telling(call, fault, on_progress)
+                wait_with_progress(call, fault, on_progress)
 
-        self._perform(instance_id, COPY, copied, wait)
+        self._perform(instance_id, COPY, copied, copy_delay)
         return self._disk(instance_id)
 
     def abort_copy(self, instance_id: InstanceId) -> None:
         """Have a guest run that was being copied, or had been; `HostRefused` when there is none."""
         self._perform(
-            instance_id, ABORT_COPY, lambda before: _powered(instance_id, before, "running")
+            instance_id,
+            ABORT_COPY,
+            lambda before: powered(instance_id, before, "running"),
         )
 
     def images(self) -> frozenset[str]:
@@ -234,7 +248,7 @@ class SimulatedHypervisor:
 
     def cache_image(self, owner: InstanceId, image_id: str) -> None:
         """Have an image in the cache; nothing is kept of one that comes damaged."""
-        self._call(owner, CACHE_IMAGES, lambda: self._cache(owner, image_id), _wait)
+        self._call(owner, CACHE_IMAGES, lambda: self._cache(owner, image_id), wait)
 
     def abort(self, instance_id: InstanceId) -> None:
         """End the calls that run for this instance: `HostRefused`, nothing changed."""
@@ -243,36 +257,36 @@ class SimulatedHypervisor:
                 call.aborted.set()
 
     def _disk(self, instance_id: InstanceId) -> DiskImage:
-        return disk_image(instance_id, _with_disk(instance_id, self.domain(instance_id)).disk or "")
+        return disk_image(instance_id, with_disk(instance_id, self.domain(instance_id)).disk or "")
 
     def _perform(
-        self, instance_id: InstanceId, verb: str, change: _Change, wait: _Wait | None = None
+        self, instance_id: InstanceId, verb: str, change: _Change, delay: Wait | None = None
     ) -> None:
         act = partial(self._change, instance_id, verb, change)
-        self._call(instance_id, verb, act, wait or _wait)
+        self._call(instance_id, verb, act, delay or wait)
 
     def _call(
-        self, instance_id: InstanceId, verb: str, act: Callable[[], None], wait: _Wait
+        self, instance_id: InstanceId, verb: str, act: Callable[[], None], delay: Wait
     ) -> None:
-        running = _UnderWay()
+        running = RunningCall()
         with self._lock:
             nth = self._calls[instance_id, verb]
             self._calls[instance_id, verb] += 1
             self._running.setdefault(instance_id, []).append(running)
         try:
-            fault = self._fates(Call(instance_id, verb, nth))
-            wait(running, fault)
+            fault = self._injected_faults(Call(instance_id, verb, nth))
+            delay(running, fault)
             with self._lock:
-                # Looked at under the lock: an abort either comes first or comes too late.
+                # Checked under the lock: an abort either comes first or comes too late.
                 if running.aborted.is_set():
                     message = f"{verb} of instance {instance_id} was aborted"
                     raise HostRefused("aborted", message, instance_id=instance_id)
-                _raise_unless_done(instance_id, verb, fault)
+                raise_unless_done(instance_id, verb, fault)
                 act()
         finally:
             self._forget(instance_id, running)
         if fault.ending == "lost_after":
-            raise _lost(instance_id, verb)
+            raise lost(instance_id, verb)
 
     def _change(self, instance_id: InstanceId, verb: str, change: _Change) -> None:
         before = self._domains.get(instance_id)
@@ -296,105 +310,8 @@ class SimulatedHypervisor:
         self._images = after
         self._effects[owner, CACHE_IMAGES] += 1
 
-    def _forget(self, instance_id: InstanceId, running: _UnderWay) -> None:
+    def _forget(self, instance_id: InstanceId, running: RunningCall) -> None:
         with self._lock:
             self._running[instance_id].remove(running)
             if not self._running[instance_id]:
                 del self._running[instance_id]
-
-
-def _wait(call: _UnderWay, fault: InjectedFault) -> None:
-    if fault.ending == "hang":
-        call.aborted.wait()
-    elif fault.latency_s > 0:
-        call.aborted.wait(fault.latency_s)
-
-
-def _wait_telling(call: _UnderWay, fault: InjectedFault, on_progress: OnProgress) -> None:
-    """Wait, and say in between how much of the latency has passed."""
-    began = monotonic()
-    while fault.ending != "hang":
-        passed_s = monotonic() - began
-        if passed_s + TICK_S >= fault.latency_s:
-            break
-        if call.aborted.wait(TICK_S):
-            return
-        on_progress(min(99, int(100 * (passed_s + TICK_S) / fault.latency_s)))
-    _wait(
-        call,
-        replace(fault, latency_s=max(0.0, began + fault.latency_s - monotonic())),
-    )
-
-
-def _raise_unless_done(instance_id: InstanceId, verb: str, fault: InjectedFault) -> None:
-    if fault.ending == "refused":
-        message = f"the simulated hypervisor refuses to {verb} instance {instance_id}"
-        raise HostRefused("simulated_refusal", message, instance_id=instance_id)
-    if fault.ending == "lost_before":
-        raise _lost(instance_id, verb)
-    if fault.ending == "corrupt":
-        message = f"an image came damaged during {verb} of {instance_id}: nothing is kept of it"
-        raise Unreachable(IMAGE_CORRUPT, message, instance_id=instance_id)
-
-
-def _lost(instance_id: InstanceId, verb: str) -> Unreachable:
-    message = f"the simulated hypervisor gave no answer to {verb} of instance {instance_id}"
-    return Unreachable("hypervisor_silent", message, instance_id=instance_id)
-
-
-def _there(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
-    if before is None:
-        message = f"the host has no instance {instance_id}"
-        raise HostRefused("domain_missing", message, instance_id=instance_id)
-    return before
-
-
-def _powered(instance_id: InstanceId, before: GuestDomain | None, power: Power) -> GuestDomain:
-    return replace(_there(instance_id, before), power=power, copied_to=None)
-
-
-def _with_disk(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
-    there = _there(instance_id, before)
-    if there.disk is None:
-        raise _awaits_disk(instance_id)
-    return there
-
-
-def _awaits_disk(instance_id: InstanceId) -> HostRefused:
-    message = f"the disk of instance {instance_id} has not come yet"
-    return HostRefused("disk_awaited", message, instance_id=instance_id)
-
-
-def _stopped(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
-    there = _there(instance_id, before)
-    if there.power == "running":
-        text = f"instance {instance_id} runs: its disk changes meanwhile"
-        raise HostRefused("still_running", text, instance_id=instance_id)
-    return there
-
-
-def _running(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
-    there = _there(instance_id, before)
-    if there.power != "running":
-        message = f"instance {instance_id} is {there.power}: it must run"
-        raise HostRefused("not_running", message, instance_id=instance_id, power=there.power)
-    return there
-
-
-def _activated(
-    instance_id: InstanceId, before: GuestDomain | None, disk: DiskImage | None
-) -> GuestDomain:
-    there = _there(instance_id, before)
-    if there.power == "nostate" and disk is not None:
-        there = replace(there, disk=disk_of(disk))
-    there = _with_disk(instance_id, there)
-    if there.power == "shutdown":  # from its disk it would have forgotten what it was doing
-        message = f"instance {instance_id} is stopped and waits for no memory"
-        raise HostRefused("not_waiting", message, instance_id=instance_id)
-    return replace(there, power="running")
-
-
-def _defined(instance_id: InstanceId, spec: SpawnArgs) -> GuestDomain:
-    # Power and disk are the guest's, not the definition's: specs that differ in them are the same.
-    own = {"power": "running", "root_disk": RootDisk()}
-    return GuestDomain(instance_id, spec.power, spec.model_copy(update=own))

@@ -13,7 +13,7 @@ from models.messages.base import parse
 from models.messages.internal import SpawnArgs
 from workers.hypervisor.ports import GuestDomain, Power
 
-STORY = "effects.jsonl"
+EFFECTS = "effects.jsonl"
 IMAGES = "images.json"
 MACHINE = "machine-id"
 _POWERS = get_args(Power)
@@ -36,7 +36,7 @@ def write_domain(
             path.unlink(missing_ok=True)
         else:
             _replace(path, json.dumps(_to_json(after)))
-        _tell(directory, instance_id, verb)
+        _record_effect(directory, instance_id, verb)
     except OSError as error:
         raise _failed(path, error) from error
 
@@ -71,7 +71,7 @@ def write_images(directory: Path, owner: InstanceId, verb: str, after: frozenset
     path = directory / IMAGES
     try:
         _replace(path, json.dumps(sorted(after)))
-        _tell(directory, owner, verb)
+        _record_effect(directory, owner, verb)
     except OSError as error:
         raise _failed(path, error) from error
 
@@ -121,9 +121,9 @@ def _replace(path: Path, content: str) -> None:
     draft.replace(path)
 
 
-def _tell(directory: Path, instance_id: InstanceId, verb: str) -> None:
-    with (directory / STORY).open("a", encoding="utf-8") as story:
-        story.write(json.dumps({"instance_id": instance_id, "verb": verb}) + "\n")
+def _record_effect(directory: Path, instance_id: InstanceId, verb: str) -> None:
+    with (directory / EFFECTS).open("a", encoding="utf-8") as effects:
+        effects.write(json.dumps({"instance_id": instance_id, "verb": verb}) + "\n")
 
 
 def _failed(path: Path, error: OSError) -> Broken:

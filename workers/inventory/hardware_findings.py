@@ -97,11 +97,11 @@ def adding_up(cell_id: int, memory_kib: int, pools: Iterable[PagePool]) -> tuple
     if large_kib > memory_kib:
         message = f"NUMA cell {cell_id} has {large_kib} KiB of large pages in {memory_kib} KiB"
         raise Rejected("pages_exceed_memory", message, key="mempages", cell=cell_id)
-    room_kib = memory_kib // KIB_PER_MIB * KIB_PER_MIB - large_kib
+    free_kib = memory_kib // KIB_PER_MIB * KIB_PER_MIB - large_kib
     small = []
     for pool in by_size[:has_base]:
-        total = min(pool.total, max(0, room_kib) // pool.size_kib)
-        room_kib -= total * pool.size_kib
+        total = min(pool.total, max(0, free_kib) // pool.size_kib)
+        free_kib -= total * pool.size_kib
         small.append(PagePool(pool.size_kib, total, pool.used, pool.reserved))
     return (*small, *large)
 

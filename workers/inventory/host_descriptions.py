@@ -109,18 +109,18 @@ def _own(path: Path, text: str, sets: CpuSets | None) -> Iterator[ImportedHost]:
         data = json.loads(text)
     except ValueError as error:
         raise Rejected("not_json", f"it is no JSON: {error}") from None
-    for position, item in enumerate(data if isinstance(data, list) else [data]):
-        if not isinstance(item, dict):
+    for position, host in enumerate(data if isinstance(data, list) else [data]):
+        if not isinstance(host, dict):
             raise Rejected("host_invalid", f"host {position} is no JSON object")
-        name = item.get("name") or (None if isinstance(data, list) else _named_after(path))
+        name = host.get("name") or (None if isinstance(data, list) else _named_after(path))
         if name is None:
             raise Rejected("field_missing", f"host {position} of the list has no name", key="name")
-        yield _checked(_own_host(name, item, sets))
+        yield _checked(_own_host(name, host, sets))
 
 
 def _own_host(name: Any, data: Mapping[str, Any], sets: CpuSets | None) -> ImportedHost:
-    beside = {"name", "traits"}
-    topology = host_from_json({key: value for key, value in data.items() if key not in beside})
+    described = {"name", "traits"}
+    topology = host_from_json({key: value for key, value in data.items() if key not in described})
     if sets is not None:
         topology = _divided(topology, sets)
     disk_gb = data.get("disk_gb")

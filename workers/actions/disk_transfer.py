@@ -1,4 +1,4 @@
-"""Take the disk of the guest of an instance from the host that offers it."""
+"""Move the root disk of a stopped guest: the source offers it, the target takes it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from typing import Any
 from models.messages.base import Message, parse
 from models.messages.root_disks import DiskImage
 from workers.actions.action_context import Work
+
+
+def offer_disk(work: Work) -> dict[str, Any]:
+    """Say where the disk is and what proves it; it stays as it is here.
+
+    Raises `HostRefused` (`domain_missing`, `still_running`, `disk_awaited`).
+    """
+    return {"disk": work.hypervisor.offer_disk(work.instance_id).to_json()}
 
 
 class TakeArgs(Message):
