@@ -30,7 +30,7 @@ from tasks.flower.event_stream import EventStream, Silence
 from tasks.sending.celery_carrier import CeleryCarrier
 from workers.actions.action_registry import VERBS
 from workers.agent import Agent
-from workers.hypervisor.fault_injection import FaultRates, FaultProfile, InjectedFaults, seeded
+from workers.hypervisor.fault_injection import FaultProfile, FaultRates, InjectedFaults, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.inventory.traits import traits_of
 from workers.journal.journal_file import FileJournal
@@ -141,7 +141,8 @@ def _fates(given: Mapping[str, str]) -> InjectedFaults:
         for verb in VERBS
         if any(name.startswith(f"{verb}.") for name in habits)
     }
-    return seeded(FaultProfile(default, verbs), None if seed is None else int(_number("seed", seed)))
+    profile = FaultProfile(default, verbs)
+    return seeded(profile, None if seed is None else int(_number("seed", seed)))
 
 
 def _refuse_unknown(name: str) -> None:

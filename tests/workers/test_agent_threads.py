@@ -268,7 +268,7 @@ def test_whatever_moment_an_agent_is_killed_its_successor_finishes_the_work(
         )
         return len(done) == len(instances)
 
-    assert until(all_answered, patience_s=20)
+    assert until(all_answered, timeout_s=20)
     assert {domain.instance_id for domain in world.hypervisor.domains()} == set(instances)
     assert [world.effects("spawn", instance) for instance in instances] == [1] * 30
     agent.kill()

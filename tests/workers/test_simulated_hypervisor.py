@@ -127,9 +127,7 @@ def test_a_directory_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
         ("lost_after", Unreachable, True),
     ],
 )
-def test_calls_end_as_the_injected_fault_says(
-    ending: str, error: type[Exception], there: bool
-) -> None:
+def test_calls_end_as_the_fault_says(ending: str, error: type[Exception], there: bool) -> None:
     hypervisor = SimulatedHypervisor(
         HARDWARE, injected_faults=lambda _: InjectedFault(ending=ending)
     )  # type: ignore[arg-type]  # one of five

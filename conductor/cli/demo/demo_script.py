@@ -33,14 +33,16 @@ from conductor.store.records import Host
 from models.errors import Broken, Conflict, Rejected, Unreachable
 from models.messages.internal import CONDUCTOR
 from models.tables.schema_upgrade import upgrade
-from workers.hypervisor.fault_injection import FaultRates, FaultProfile, seeded
+from workers.hypervisor.fault_injection import FaultProfile, FaultRates, seeded
 from workers.hypervisor.ports import GuestDomain
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.journal.journal_file import FileJournal
 
 FLEET_FILE: Final = "fleet.json"
 LOG_FILE: Final = "demo.log"
-_HABITS: Final = FaultProfile(verbs={"spawn": FaultRates(latency_s=0.02, latency_max_s=0.08, refused=0.03)})
+_HABITS: Final = FaultProfile(
+    verbs={"spawn": FaultRates(latency_s=0.02, latency_max_s=0.08, refused=0.03)}
+)
 _DRAWN: Final = ("alder-01", "birch-01", "cedar-01")
 _LONGEST_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.1
