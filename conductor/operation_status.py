@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Migration, OperationRecord
-from models.hardware.flavor import Flavor
+from models.hardware import Flavor
 from models.json_types import Json
 from models.lifecycle import MigrationKind
 

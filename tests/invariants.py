@@ -13,8 +13,7 @@ from fractions import Fraction
 
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Allocation, Host, Instance, Inventory, Migration
-from models.hardware.guest_topology import PlacedCell, Placement
-from models.hardware.topology import HostCell
+from models.hardware import HostCell, PlacedCell, Placement
 from models.lifecycle import InstanceState, MigrationState
 
 

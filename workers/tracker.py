@@ -16,10 +16,8 @@ from typing import Any, Final
 import os_resource_classes as rc
 
 from models.errors import ConductorError, HostRefused, Unreachable
+from models.hardware import FrozenMap, HostCell, HostTopology, PlacedCell, Placement
 from models.hardware.accounting import claim, release, without_use
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.guest_topology import PlacedCell, Placement
-from models.hardware.topology import HostCell, HostTopology
 from models.ids import InstanceId
 from models.messages.base import parse
 from models.messages.hardware_json import placement_from_json

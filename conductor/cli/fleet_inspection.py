@@ -27,8 +27,7 @@ from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Instance
 from models.errors import Rejected
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.image import Image
+from models.hardware import FrozenMap, Image
 from models.lifecycle import UNFINISHED, InstanceState
 from models.messages.internal import HostRequest, SelectHosts, Token
 

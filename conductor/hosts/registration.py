@@ -24,9 +24,9 @@ from conductor.placement.resources import Ratios, inventory_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Inventory, Registration
 from models.errors import Rejected
+from models.hardware import HostTopology
 from models.hardware.accounting import without_use
 from models.hardware.host_rules import remarks_on, sound
-from models.hardware.topology import HostTopology
 from models.messages.hardware_json import host_from_json
 from models.messages.internal import HostRegistration, InventoryReport, OutgoingMessage
 

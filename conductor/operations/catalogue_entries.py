@@ -18,7 +18,7 @@ from conductor.placement.resources import is_class
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import CatalogueEntry
 from models.errors import Rejected
-from models.hardware.image import Image
+from models.hardware import Image
 from models.hardware.requirements.standalone import refuse_flavor, refuse_image
 from models.json_types import Json
 from models.lifecycle import InstanceState

@@ -10,7 +10,7 @@ from conductor.operations.steps.instance_steps import leave_as_it_was, must_get
 from conductor.placement.local import host_claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Migration, OperationRecord
-from models.hardware.flavor import Flavor
+from models.hardware import Flavor
 from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationState, PowerState, TaskState
 from models.messages.requests import DeleteInstance, Request

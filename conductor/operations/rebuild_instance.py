@@ -26,7 +26,7 @@ from conductor.placement.local.provider_claims import asked_in_all
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, OperationRecord
 from models.errors import Rejected
-from models.hardware.image import Image
+from models.hardware import Image
 from models.hardware.requirements.numa_constraints import guest_topology
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState

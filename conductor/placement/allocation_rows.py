@@ -12,7 +12,7 @@ from typing import Final
 from conductor.placement.providers import INSTANCE, MIGRATION, Consumer, Resources
 from conductor.store.records import Allocation, Provider
 from models.errors import Broken, NoValidHost, Rejected
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 GUESTS: Final = (INSTANCE, MIGRATION)
 """The kinds of consumers that a host counts as its instances."""

@@ -17,7 +17,7 @@ from conductor.placement.providers import INSTANCE, MIGRATION, SHARING, Consumer
 from conductor.placement.request_groups import Candidate
 from conductor.store.records import nothing
 from models.errors import Conflict, Rejected
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 TRIES: Final = 12
 

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import DEVICE_CLASS, Flavor, HostTopology, Image, PciRequest, device_class
 from models.hardware.requirements.device_requirements import pci_numa_policy
-from models.hardware.topology import DEVICE_CLASS, HostTopology, PciRequest, device_class
 
 SPEC: Final = "pci_passthrough:alias"
 MOST: Final = 64

@@ -14,9 +14,7 @@ from typing import Final
 from conductor.placement.requested_amounts import grouped_traits
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
-from models.hardware.flavor import Flavor
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.image import Image
+from models.hardware import Flavor, FrozenMap, Image
 from models.hardware.requirements.parsing import one_of, wrong
 from models.hardware.requirements.spec_operators import Condition, condition_of
 

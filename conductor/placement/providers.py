@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from conductor.store.records import Host, Inventory, Provider, nothing
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 SHARING: Final = "MISC_SHARES_VIA_AGGREGATE"
 """The trait of a provider that serves every tree with a member in one of its aggregates."""

@@ -20,8 +20,7 @@ from conductor.placement.request_groups import (
 )
 from conductor.placement.resources import class_amount
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import Flavor, FrozenMap
 
 POLICY: Final = "group_policy"
 _SUFFIX: Final = r"(\d{1,9}|_[A-Za-z0-9_-]{1,64})"

@@ -12,10 +12,7 @@ import os_resource_classes
 from conductor.placement.device_classes import SPEC, device_requirements, device_totals
 from conductor.store.records import Host, Inventory
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.guest_topology import ISOLATE, GuestTopology
-from models.hardware.topology import HostTopology, device_class
+from models.hardware import ISOLATE, Flavor, FrozenMap, GuestTopology, HostTopology, device_class
 from models.messages.internal import Reservation
 from models.units import KIB_PER_MIB, mib_to_gib_rounded_up
 

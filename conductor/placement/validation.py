@@ -13,7 +13,7 @@ from conductor.placement.providers import Consumer, Resources
 from conductor.placement.resources import MOST
 from conductor.store.records import Inventory
 from models.errors import Rejected
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 _KIND: Final = re.compile(r"[a-z0-9_]+")
 _LONGEST_NAME: Final = 200

@@ -23,7 +23,7 @@ from conductor.scheduling.request.select_hosts import group_rule
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Instance, Migration
 from models.errors import Conflict
-from models.hardware.guest_topology import Misfit, Placement
+from models.hardware import Misfit, Placement
 from models.lifecycle import TaskState
 from models.messages.internal import SelectHosts
 

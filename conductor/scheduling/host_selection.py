@@ -31,8 +31,7 @@ from conductor.scheduling.request.shared_providers import (
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
 from models.errors import NoValidHost
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.guest_topology import Placement
+from models.hardware import FrozenMap, Placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from conductor.store.records import Inventory
-from models.hardware.flavor import Flavor
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.guest_topology import Placement
-from models.hardware.image import Image
+from models.hardware import Flavor, FrozenMap, Image, Placement
 from models.messages.hardware_json import (
     flavor_from_row,
     flavor_to_json,

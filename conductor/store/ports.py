@@ -24,8 +24,7 @@ from conductor.store.records import (
     Removal,
     Tally,
 )
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.messages.internal import OutgoingMessage
 
 T = TypeVar("T")

@@ -7,11 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from conductor.store.inventory_record import Inventory as Inventory  # noqa: PLC0414 - a record, kept apart for its length
-from models.hardware.flavor import Flavor
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.guest_topology import Placement
-from models.hardware.image import Image
-from models.hardware.topology import HostTopology
+from models.hardware import Flavor, FrozenMap, HostTopology, Image, Placement
 from models.json_types import Json
 from models.lifecycle import (
     UNFINISHED,

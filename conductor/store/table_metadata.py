@@ -27,7 +27,7 @@ from conductor.store.records import (
     Removal,
 )
 from models.errors import Broken, Conflict
-from models.hardware.flavor import Flavor
+from models.hardware import Flavor
 from models.lifecycle import (
     InstanceState,
     MigrationKind,

@@ -8,9 +8,17 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask, cpus_of
-from models.hardware.guest_topology import PlacedCell, PlacedDevices, Placement
-from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
+from models.hardware import (
+    CpuMask,
+    HostCell,
+    HostTopology,
+    PagePool,
+    PciPool,
+    PlacedCell,
+    PlacedDevices,
+    Placement,
+    cpus_of,
+)
 from models.units import KIB_PER_MIB
 
 _Change: TypeAlias = Callable[[HostCell, PlacedCell], HostCell]

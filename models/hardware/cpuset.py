@@ -53,11 +53,6 @@ def _members(mask: CpuMask) -> tuple[int, ...]:
     return tuple(members)
 
 
-def count(mask: CpuMask) -> int:
-    """Return how many CPUs a set holds."""
-    return mask.bit_count()
-
-
 def first_cpus(mask: CpuMask, how_many: int) -> CpuMask:
     """Return the `how_many` lowest CPUs of a set, or all of it when it holds fewer."""
     rest = mask

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask, format_cpu_list
+from models.hardware import CpuMask, format_cpu_list
 from models.hardware.requirements.memory_requirements import size_in_kib
 from models.hardware.requirements.parsing import cpu_list, whole_number, wrong
 

@@ -12,8 +12,7 @@ from operator import or_
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.cpuset import format_cpu_list
-from models.hardware.topology import HostTopology, PciPool
+from models.hardware import HostTopology, PciPool, format_cpu_list
 
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

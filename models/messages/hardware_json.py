@@ -13,12 +13,23 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from models.errors import Rejected
+from models.hardware import (
+    DEDICATED,
+    ISOLATE,
+    Flavor,
+    GuestCell,
+    GuestTopology,
+    HostCell,
+    HostTopology,
+    Image,
+    Limits,
+    PciRequest,
+    Placement,
+    cpus_of,
+    format_cpu_list,
+    mask_of,
+)
 from models.hardware.accounting import with_siblings
-from models.hardware.cpuset import cpus_of, format_cpu_list, mask_of
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import DEDICATED, ISOLATE, GuestCell, GuestTopology, Placement
-from models.hardware.image import Image
-from models.hardware.topology import HostCell, HostTopology, Limits, PciRequest
 from models.messages.base import Message, rejected
 from models.messages.hardware_records import (
     flavor_from_row,

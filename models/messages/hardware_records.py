@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from models.hardware.cpuset import cpus_of, mask_of
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import (
+from models.hardware import (
+    Flavor,
     GuestCell,
     GuestTopology,
+    HostCell,
+    HostTopology,
+    Image,
     Misfit,
+    PagePool,
+    PciPool,
     PlacedCell,
     PlacedDevices,
     Placement,
+    cpus_of,
+    mask_of,
 )
-from models.hardware.image import Image
-from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
 from models.json_types import JsonDict
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from models.hardware.cpuset import HIGHEST_CPU
+from models.hardware import HIGHEST_CPU
 from models.hardware.requirements.numa_requirements import MOST_GUEST_CELLS
 from models.messages.base import Message
 from models.messages.catalogue import Count

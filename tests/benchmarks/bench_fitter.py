@@ -18,10 +18,8 @@ from random import Random
 from statistics import median
 from typing import NamedTuple
 
+from models.hardware import Flavor, Image, Misfit, Placement
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import Misfit, Placement
-from models.hardware.image import Image
 from models.hardware.requirements.cpu_topology import best_topology, topology_bounds
 from models.hardware.requirements.guest_requirements import GuestRequirements, all_requirements
 from models.hardware.requirements.numa_constraints import guest_topology

@@ -19,8 +19,7 @@ from conductor.placement.providers import provider_id_of
 from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
 from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.records import Host, Inventory, Provider
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.topology import HostTopology
+from models.hardware import FrozenMap, HostTopology
 from tests.benchmarks.report import Figure, report
 from tests.benchmarks.wide_trees import Case, cases
 

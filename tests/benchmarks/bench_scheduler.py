@@ -23,7 +23,7 @@ import pytest
 
 from conductor.store.open_store import open_store
 from conductor.store.ports import Store
-from models.hardware.flavor import Flavor
+from models.hardware import Flavor
 from models.messages.internal import SelectHosts
 from models.tables.schema_upgrade import upgrade
 from tests.benchmarks.half_full import PINNED, asks, fill, flavor, overlaps

@@ -12,12 +12,8 @@ from conductor.placement.resources import Ratios, inventory_of
 from conductor.scheduling.request.request_spec import shape_of
 from conductor.store.ports import Store
 from conductor.store.records import Allocation, Heartbeat, Host, Instance
-from models.hardware.cpuset import span
+from models.hardware import Flavor, HostCell, HostTopology, Image, Placement, span
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import Placement
-from models.hardware.image import Image
-from models.hardware.topology import HostCell, HostTopology
 from models.lifecycle import InstanceState, TaskState
 from models.messages.internal import HostRequest, Reservation, SelectHosts, Token
 from tests.scheduling.world import operation_that_asks

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from models.hardware.cpuset import mask_of
-from models.hardware.guest_topology import GuestCell, GuestTopology
-from models.hardware.topology import (
+from models.hardware import (
+    GuestCell,
+    GuestTopology,
     HostCell,
     HostTopology,
     Limits,
     PagePool,
     PciPool,
     PciRequest,
+    mask_of,
 )
 
 GIB = 1024

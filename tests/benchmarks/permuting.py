@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import permutations
 
-from models.hardware.cpuset import cpus_of
-from models.hardware.guest_topology import GuestCell, GuestTopology
-from models.hardware.topology import HostCell, HostTopology, Limits, PciRequest
+from models.hardware import (
+    GuestCell,
+    GuestTopology,
+    HostCell,
+    HostTopology,
+    Limits,
+    PciRequest,
+    cpus_of,
+)
 
 Pins = dict[int, int]
 

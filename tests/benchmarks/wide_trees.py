@@ -13,7 +13,7 @@ from conductor.placement.request_groups import (
     TraitRule,
 )
 from conductor.store.records import Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 from tests.placement import worlds
 
 VF = "SRIOV_NET_VF"

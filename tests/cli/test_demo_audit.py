@@ -9,9 +9,7 @@ from conductor.cli.demo.demo_audit import Books, disagreements
 from conductor.cli.demo.demo_fleet import fleet, fleet_json
 from conductor.cli.demo.demo_requests import INSTANCES, builds, definitions
 from conductor.store.records import Allocation, Host, Instance, Inventory
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import PlacedCell, Placement
-from models.hardware.topology import HostCell, HostTopology, PagePool
+from models.hardware import Flavor, HostCell, HostTopology, PagePool, PlacedCell, Placement
 from models.ids import InstanceId
 from models.lifecycle import InstanceState
 from models.messages.hardware_json import host_from_json

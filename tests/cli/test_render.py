@@ -19,13 +19,10 @@ from conductor.cli.rendering.render_layout import (
 )
 from conductor.processes.simulated_hosts import Plan, made
 from conductor.store.records import Host, Inventory
+from models.hardware import Flavor, HostCell, HostTopology, Image, Misfit, PagePool
 from models.hardware.accounting import claim
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import Misfit
-from models.hardware.image import Image
 from models.hardware.requirements.numa_constraints import guest_topology
-from models.hardware.topology import HostCell, HostTopology, PagePool
 
 SMT = Plan(cells=2, cores=8, threads=2, memory_mib=16384, huge_mib=8192)
 DEDICATED = {"hw:cpu_policy": "dedicated"}

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from models.hardware.cpuset import mask_of
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import GuestCell, GuestTopology, Placement
-from models.hardware.image import Image
+from models.hardware import (
+    Flavor,
+    GuestCell,
+    GuestTopology,
+    HostCell,
+    HostTopology,
+    Image,
+    PagePool,
+    Placement,
+    mask_of,
+)
 from models.hardware.requirements.numa_constraints import guest_topology
-from models.hardware.topology import HostCell, HostTopology, PagePool
 
 GIB = 1024
 

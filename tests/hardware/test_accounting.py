@@ -10,6 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import Rejected
+from models.hardware import (
+    CpuMask,
+    Flavor,
+    GuestTopology,
+    HostCell,
+    HostTopology,
+    Image,
+    PagePool,
+    PlacedCell,
+    Placement,
+    cpus_of,
+    mask_of,
+)
 from models.hardware.accounting import (
     claim,
     pin,
@@ -18,13 +31,8 @@ from models.hardware.accounting import (
     with_siblings,
     without_use,
 )
-from models.hardware.cpuset import CpuMask, cpus_of, mask_of
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import GuestTopology, PlacedCell, Placement
-from models.hardware.image import Image
 from models.hardware.requirements.numa_constraints import guest_topology
-from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.messages.hardware_json import (
     guest_from_json,
     host_from_row,

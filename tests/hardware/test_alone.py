@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.guest_requirements import refuse_contradictions
 from models.hardware.requirements.standalone import refuse_flavor, refuse_image
 

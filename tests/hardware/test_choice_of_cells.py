@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from models.hardware.cpuset import mask_of
+from models.hardware import (
+    GuestTopology,
+    HostTopology,
+    Limits,
+    Misfit,
+    PagePool,
+    PciPool,
+    PciRequest,
+    Placement,
+    mask_of,
+)
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.guest_topology import GuestTopology, Misfit, Placement
-from models.hardware.topology import HostTopology, Limits, PagePool, PciPool, PciRequest
 from tests.hardware.builders import GIB, guest, guest_cell, host, host_cell, host_cells, sized_guest
 
 ONE_NIC = (PciRequest("nic", 1, ({"product_id": "nic"},)),)

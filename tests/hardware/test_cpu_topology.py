@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.cpu_topology import (
     UNLIMITED,
     CpuTopology,

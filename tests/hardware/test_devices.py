@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from models.errors import Rejected
+from models.hardware import HostTopology, Misfit, PciPool, PciRequest, Placement
 from models.hardware.accounting import claim, release, without_use
 from models.hardware.fitting.device_assignment import placed_devices
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.guest_topology import Misfit, Placement
-from models.hardware.topology import HostTopology, PciPool, PciRequest
 from tests.hardware.builders import guest, guest_cell, host, host_cell
 
 

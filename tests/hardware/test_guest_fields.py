@@ -9,8 +9,7 @@ import pytest
 
 from conductor.cli.cases.guest_cases import answer_guest
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.guest_requirements import refuse_contradictions
 
 Json = dict[str, Any]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from models.errors import Rejected
-from models.hardware.cpuset import cpus_of
-from models.hardware.guest_topology import GuestTopology
+from models.hardware import GuestTopology, cpus_of
 from tests.hardware.builders import wished
 
 Specs = dict[str, str]

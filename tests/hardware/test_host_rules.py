@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from models.errors import Rejected
-from models.hardware.cpuset import mask_of
+from models.hardware import HostCell, HostTopology, PagePool, PciPool, mask_of
 from models.hardware.host_rules import refuse_excess, remarks_on, sound
-from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
 from tests.hardware.builders import cores, host, host_cell
 
 

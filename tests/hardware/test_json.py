@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.messages.hardware_json import (
     flavor_from_json,
     flavor_from_row,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.extra_specs import (
     extra_spec,
     image_property,

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from models.errors import Rejected
+from models.hardware import Limits, Misfit, PagePool, Placement, mask_of
 from models.hardware.accounting import claim
-from models.hardware.cpuset import mask_of
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.guest_topology import Misfit, Placement
-from models.hardware.topology import Limits, PagePool
 from tests.hardware.builders import (
     GIB,
     cores,

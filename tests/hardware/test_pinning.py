@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from models.hardware.cpuset import cpus_of, mask_of
+from models.hardware import HostCell, Misfit, Placement, cpus_of, mask_of
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.guest_topology import Misfit, Placement
-from models.hardware.topology import HostCell
 from tests.hardware.builders import (
     GIB,
     cores,

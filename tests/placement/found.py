@@ -9,7 +9,7 @@ from conductor.placement.request_groups import Candidate
 from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store
 from conductor.store.records import Host, Provider
-from models.hardware.topology import HostTopology
+from models.hardware import HostTopology
 from tests.placement.oracle import Way
 
 

@@ -18,7 +18,7 @@ from conductor.placement.request_groups import (
     TraitRule,
 )
 from conductor.store.records import Inventory, Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 from tests.placement.found import ways_of
 from tests.placement.oracle import all_ways
 from tests.placement.worlds import AGGREGATES, SHARES, provider, random_request, random_world

@@ -13,7 +13,7 @@ from conductor.placement.request_groups import CandidateRequest, Candidates, Req
 from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store
 from conductor.store.records import Inventory, Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 from tests.placement.found import host_of, kept, refreshed, ways_of
 from tests.placement.oracle import all_ways
 from tests.placement.worlds import AGGREGATES, SHARES, provider, random_request, random_world

@@ -13,7 +13,7 @@ from conductor.placement.request_groups import (
     TraitRule,
 )
 from conductor.store.records import Inventory, Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB", "SRIOV_NET_VF")
 TRAITS = ("HW_CPU_X86_AVX2", "CUSTOM_A", "CUSTOM_B")

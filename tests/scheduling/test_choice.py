@@ -9,8 +9,7 @@ import pytest
 
 from conductor.placement.resources import Ratios
 from conductor.scheduling.settings import SchedulingSettings
-from models.hardware.flavor import Flavor
-from models.hardware.topology import HostTopology, PagePool
+from models.hardware import Flavor, HostTopology, PagePool
 from tests.invariants import assert_invariants
 from tests.scheduling.world import World, chosen, flavor, host, pinned, refusal
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from conductor.placement.local.host_claims import release_claim
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
-from models.hardware.flavor import Flavor
+from models.hardware import Flavor
 from models.messages.internal import SelectHosts
 from tests.invariants import assert_invariants
 from tests.scheduling.world import World, flavor, host, pinned

@@ -12,11 +12,9 @@ from conductor.scheduling.host_selection import choose
 from conductor.scheduling.request.request_spec import place, shape_of
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Decision
+from models.hardware import Flavor, HostTopology, Misfit, PagePool
 from models.hardware.fitting import misfits
 from models.hardware.fitting.affinity import DEVICES, NETWORK
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import Misfit
-from models.hardware.topology import HostTopology, PagePool
 from models.messages.internal import Reply
 from tests.scheduling.test_whatif import spec
 from tests.scheduling.world import World, flavor, host, pinned, refusal

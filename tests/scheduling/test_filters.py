@@ -9,8 +9,7 @@ import pytest
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
-from models.hardware.image import Image
-from models.hardware.topology import PciPool
+from models.hardware import Image, PciPool
 from models.messages.internal import Reservation
 from tests.scheduling.world import World, chosen, flavor, host, operation_that_asks, pinned, refusal
 

@@ -12,10 +12,8 @@ from conductor.scheduling.filters.numa_filter import has_numa_cells
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.request.request_spec import RequestSpec, shape_of
 from conductor.store.records import Host
-from models.hardware.cpuset import span
+from models.hardware import GuestTopology, HostCell, HostTopology, Misfit, PagePool, span
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.guest_topology import GuestTopology, Misfit
-from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.messages.base import parse
 from models.messages.hardware_json import guest_of, host_from_json
 from models.messages.hardware_shapes import GuestShape

@@ -18,8 +18,7 @@ from conductor.placement.resources import (
 )
 from conductor.store.records import Inventory
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.numa_constraints import guest_topology
 from models.messages.internal import Reservation
 from tests.scheduling.world import flavor, host, pinned, topology

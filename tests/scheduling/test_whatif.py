@@ -20,9 +20,7 @@ from conductor.scheduling.request.shared_providers import SharedProviders
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host, Inventory, Provider
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import Misfit
-from models.hardware.topology import HostTopology
+from models.hardware import Flavor, HostTopology, Misfit
 from tests.scheduling.world import IMAGE, flavor, host, pinned
 
 SETTINGS = SchedulingSettings()

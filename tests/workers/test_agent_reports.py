@@ -3,7 +3,7 @@
 import pytest
 
 from models.errors import Rejected
-from models.hardware.topology import HostTopology
+from models.hardware import HostTopology
 from models.messages.base import parse
 from models.messages.internal import (
     HEARTBEAT,

@@ -9,8 +9,7 @@ from typing import Literal
 import pytest
 
 from models.errors import Rejected
-from models.hardware.cpuset import cpus_of, mask_of
-from models.hardware.topology import HostTopology, PagePool
+from models.hardware import HostTopology, PagePool, cpus_of, mask_of
 from models.messages.hardware_json import host_to_json
 from tests.workers.files import (
     CPU,

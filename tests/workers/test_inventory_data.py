@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from models.hardware.cpuset import cpus_of
-from models.hardware.topology import HostTopology
+from models.hardware import HostTopology, cpus_of
 from tests.workers.files import data_file
 from workers.inventory import ImportedHost, read_host_files
 

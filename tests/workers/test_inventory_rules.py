@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from models.hardware.cpuset import mask_of
+from models.hardware import mask_of
 from tests.workers.files import NODE, directory, pages, two_nodes
 from tests.workers.test_inventory import OURS, only, refused
 from workers.inventory import CpuSets

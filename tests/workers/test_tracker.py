@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import HostRefused, Rejected, Unreachable
-from models.hardware.cpuset import mask_of
-from models.hardware.topology import HostCell, HostTopology, PagePool
+from models.hardware import HostCell, HostTopology, PagePool, mask_of
 from models.ids import InstanceId
 from models.messages.internal import Reservation, SpawnArgs
 from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.errors import Unreachable
-from models.hardware.cpuset import mask_of
-from models.hardware.topology import HostCell, HostTopology, PagePool
+from models.hardware import HostCell, HostTopology, PagePool, mask_of
 from models.ids import HostName, InstanceId
 from models.messages.internal import REPLY, Instruction, OutgoingMessage, Reply, SpawnArgs, Token
 from tests.limits import Limit

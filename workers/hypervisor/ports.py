@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from models.hardware.topology import HostTopology
+from models.hardware import HostTopology
 from models.ids import InstanceId
 from models.messages.internal import SpawnArgs
 from models.messages.root_disks import DiskImage

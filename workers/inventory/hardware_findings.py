@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask, format_cpu_list
-from models.hardware.topology import HostCell, PagePool
+from models.hardware import CpuMask, HostCell, PagePool, format_cpu_list
 from models.units import KIB_PER_MIB
 
 SMALL_PAGE_KIB = 4

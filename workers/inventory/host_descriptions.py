@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import Rejected
+from models.hardware import HostCell, HostTopology
 from models.hardware.host_rules import remarks_on, sound
-from models.hardware.topology import HostCell, HostTopology
 from models.ids import HOST_RULE, HostName, is_host_name
 from models.messages.hardware_json import host_from_json, host_to_json
 from models.units import KIB_PER_MIB

@@ -9,8 +9,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from models.errors import Rejected
-from models.hardware.cpuset import HIGHEST_CPU, CpuMask, mask_of, parse_cpu_list
-from models.hardware.topology import PagePool
+from models.hardware import HIGHEST_CPU, CpuMask, PagePool, mask_of, parse_cpu_list
 from models.units import KIB_PER_MIB
 from workers.inventory.hardware_findings import SMALL_PAGE_KIB, CellReport, over_reported_kib
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask, cpus_of, format_cpu_list, parse_cpu_list
-from models.hardware.topology import PagePool
+from models.hardware import CpuMask, PagePool, cpus_of, format_cpu_list, parse_cpu_list
 from workers.inventory.hardware_findings import SMALL_PAGE_KIB, CellReport
 from workers.inventory.sysfs_tree import Tree
 

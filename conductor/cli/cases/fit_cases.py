@@ -6,14 +6,11 @@ from dataclasses import replace
 
 from conductor.cli.cases.json_lines import Answer, AnyCase, Line, Question, answered
 from models.errors import Rejected
+from models.hardware import Flavor, GuestTopology, HostTopology, Image, Limits, Misfit, PciRequest
 from models.hardware.accounting import claim, release
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import GuestTopology, Misfit
-from models.hardware.image import Image
 from models.hardware.requirements.device_requirements import pci_numa_policy
 from models.hardware.requirements.numa_constraints import guest_topology
-from models.hardware.topology import HostTopology, Limits, PciRequest
 from models.messages.hardware_json import (
     flavor_of,
     guest_of,

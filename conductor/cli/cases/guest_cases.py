@@ -16,7 +16,7 @@ from conductor.cli.cases.json_lines import (
     listed,
 )
 from models.errors import Rejected
-from models.hardware.image import Image
+from models.hardware import Image
 from models.hardware.requirements.guest_requirements import GuestRequirements, all_requirements
 from models.messages.hardware_json import flavor_of, guest_to_json, image_of
 from models.messages.hardware_shapes import FlavorShape, ImageShape

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask, cpus_of
+from models.hardware import CpuMask, cpus_of
 from models.messages.base import Message, rejected
 
 Answer: TypeAlias = dict[str, Any]

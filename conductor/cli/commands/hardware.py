@@ -16,7 +16,7 @@ from conductor.cli.cases.host_config_cases import answer_host_config
 from conductor.cli.cases.json_lines import answer_file
 from conductor.cli.rendering.output import Format, Output, console, format_of, write_line
 from conductor.settings import read_settings
-from models.hardware.cpuset import cpus_of, format_cpu_list, parse_cpu_list
+from models.hardware import cpus_of, format_cpu_list, parse_cpu_list
 
 Cases = Annotated[Path, typer.Option(help="One JSON case a line; - is stdin.")]
 

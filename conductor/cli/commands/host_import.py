@@ -22,8 +22,8 @@ from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
 from conductor.transactions import Outbox
 from models.errors import Rejected
+from models.hardware import parse_cpu_list
 from models.hardware.accounting import without_use
-from models.hardware.cpuset import parse_cpu_list
 from models.hardware.host_rules import refuse_excess
 from models.json_types import JsonDict
 from models.messages.hardware_json import host_to_json

@@ -25,7 +25,7 @@ from conductor.processes.database_access import open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
 from conductor.transactions import Outbox
-from models.hardware.cpuset import format_cpu_list, mask_of
+from models.hardware import format_cpu_list, mask_of
 from models.json_types import JsonDict
 from models.lifecycle import HostState
 from models.units import MIB_PER_GIB

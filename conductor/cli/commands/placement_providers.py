@@ -27,9 +27,7 @@ from conductor.store.ports import UnitOfWork
 from conductor.store.records import Inventory, Provider
 from conductor.transactions import Outbox
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.image import Image
+from models.hardware import Flavor, FrozenMap, Image
 from models.json_types import JsonDict
 
 Name = Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name; a host's own name.")]

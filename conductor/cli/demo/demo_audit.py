@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Host, Instance
-from models.hardware.cpuset import cpus_of
-from models.hardware.guest_topology import PlacedCell
-from models.hardware.topology import HostCell
+from models.hardware import HostCell, PlacedCell, cpus_of
 from models.lifecycle import InstanceState
 from models.units import KIB_PER_MIB
 from workers.hypervisor.ports import GuestDomain

@@ -24,8 +24,7 @@ from conductor.store.records import (
     OperationRecord,
     Registration,
 )
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.extra_specs import warnings_of
 from models.json_types import JsonDict
 from models.lifecycle import OperationState

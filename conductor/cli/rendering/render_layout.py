@@ -12,9 +12,7 @@ from enum import Enum
 from typing import Final
 
 from conductor.store.records import Host
-from models.hardware.cpuset import CpuMask, cpus_of
-from models.hardware.guest_topology import PlacedCell, Placement
-from models.hardware.topology import HostCell, PagePool
+from models.hardware import CpuMask, HostCell, PagePool, PlacedCell, Placement, cpus_of
 from models.units import KIB_PER_MIB, MIB_PER_GIB
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

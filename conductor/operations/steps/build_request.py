@@ -14,8 +14,7 @@ from conductor.operations.steps.unsupported_fields import (
 )
 from conductor.store.records import CatalogueEntry, Instance
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.guest_requirements import refuse_contradictions
 from models.json_types import Json
 from models.lifecycle import InstanceState, TaskState

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Instance
 from models.errors import Broken, HostRefused
-from models.hardware.image import boots_from_volume
+from models.hardware import boots_from_volume
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState
 from models.messages.base import parse

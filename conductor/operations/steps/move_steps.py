@@ -25,7 +25,7 @@ from conductor.placement.local import host_claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Instance, Migration, OperationRecord
 from models.errors import Broken, Rejected
-from models.hardware.flavor import Flavor
+from models.hardware import Flavor
 from models.json_types import Json
 from models.lifecycle import (
     InstanceState,

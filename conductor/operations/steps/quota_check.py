@@ -13,8 +13,7 @@ from conductor.placement.local.provider_claims import asked_in_all
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import CatalogueEntry, Instance
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.messages.base import parse
 from models.messages.catalogue import LimitsBody, QuotaBody
 from models.units import mib_to_gib_rounded_up

@@ -14,8 +14,7 @@ from conductor.placement.requested_amounts import request_of
 from conductor.placement.resource_names import TRAITS, is_custom
 from conductor.placement.resources import amounts
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.extra_specs import (
     nearest,
     refuse_keys_of_flavor,

@@ -22,7 +22,7 @@ from conductor.placement.candidates.assignment_search import Item, Problem, ways
 from conductor.placement.providers import SHARING, Resources
 from conductor.placement.request_groups import UNNUMBERED, Candidate, CandidateRequest, RequestGroup
 from conductor.store.records import Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 
 @dataclass(frozen=True, slots=True)

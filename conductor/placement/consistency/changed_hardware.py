@@ -14,10 +14,14 @@ from typing import Any, Final
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Host, Inventory, Migration
 from models.errors import Rejected
-from models.hardware import accounting
-from models.hardware.cpuset import format_cpu_list
-from models.hardware.guest_topology import PlacedCell, Placement
-from models.hardware.topology import HostCell, HostTopology
+from models.hardware import (
+    HostCell,
+    HostTopology,
+    PlacedCell,
+    Placement,
+    accounting,
+    format_cpu_list,
+)
 from models.lifecycle import UNFINISHED
 from models.messages.hardware_json import host_from_row, host_to_json
 

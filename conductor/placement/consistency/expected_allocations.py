@@ -15,11 +15,7 @@ from conductor.placement.local.provider_claims import asked_in_all
 from conductor.placement.providers import INSTANCE, MIGRATION, Resources, root_of
 from conductor.store.records import Allocation, Host, Instance, Migration, Provider, nothing
 from models.errors import Rejected
-from models.hardware import accounting
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import Placement
-from models.hardware.image import Image
-from models.hardware.topology import HostTopology
+from models.hardware import Flavor, HostTopology, Image, Placement, accounting
 from models.lifecycle import InstanceState, MigrationState
 
 

@@ -12,8 +12,7 @@ from typing import Final
 
 from conductor.store.records import Instance
 from models.errors import Rejected
-from models.hardware.cpuset import format_cpu_list
-from models.hardware.guest_topology import PlacedCell
+from models.hardware import PlacedCell, format_cpu_list
 from models.messages.base import parse
 from models.messages.hardware_json import placement_from_json
 from models.messages.hardware_shapes import PlacementShape

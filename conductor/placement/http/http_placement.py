@@ -38,7 +38,7 @@ from conductor.placement.request_groups import CandidateRequest, Candidates, Tra
 from conductor.placement.validation import check_inventories, check_name
 from conductor.store.records import Inventory, Provider
 from models.errors import Rejected
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 _DUPLICATE_NAME: Final = "placement.duplicate_name"
 _PROVIDER_IN_USE: Final = "placement.resource_provider.inuse"

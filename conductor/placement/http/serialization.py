@@ -18,7 +18,7 @@ from conductor.placement.request_groups import (
     TraitRule,
 )
 from conductor.store.records import Inventory, Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 MOST: Final = 2**31 - 1
 """What the server writes for a `max_unit` that nobody gave."""

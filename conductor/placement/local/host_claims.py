@@ -13,10 +13,7 @@ from conductor.placement.local import provider_claims
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Host, Instance, Migration
 from models.errors import Broken, Rejected
-from models.hardware import accounting
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import Placement
-from models.hardware.topology import HostTopology
+from models.hardware import Flavor, HostTopology, Placement, accounting
 
 
 @dataclass(frozen=True, slots=True)

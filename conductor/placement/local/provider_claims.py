@@ -18,8 +18,7 @@ from conductor.placement.resources import amounts
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Instance, Provider
 from models.errors import Conflict, NoValidHost
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image, boots_from_volume
+from models.hardware import Flavor, Image, boots_from_volume
 from models.hardware.requirements.numa_constraints import guest_topology
 
 

@@ -23,7 +23,7 @@ from conductor.placement.request_groups import Candidate, CandidateRequest, Cand
 from conductor.store.change_feed import Follower
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 REFUSALS_AT_MOST: Final = 32
 """Of how many requests it is remembered which trees have refused them."""

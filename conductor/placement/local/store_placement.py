@@ -28,7 +28,7 @@ from conductor.placement.validation import check_inventories, check_name, checke
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Allocation, Inventory, Provider
 from models.errors import Conflict, Rejected
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 _SHOWN: Final = 3
 

@@ -26,9 +26,7 @@ from conductor.scheduling.request.shared_providers import shares_on
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
 from models.errors import Rejected
-from models.hardware import accounting
-from models.hardware.guest_topology import Misfit
-from models.hardware.topology import HostTopology, Limits
+from models.hardware import HostTopology, Limits, Misfit, accounting
 
 GuestsOf = Callable[[Iterable[str]], Mapping[str, Sequence[Guest]]]
 """What is on hosts of these names: everything that has to go elsewhere should they be lost."""

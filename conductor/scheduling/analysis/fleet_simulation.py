@@ -28,10 +28,7 @@ from conductor.store.records import (
     OperationRecord,
 )
 from models.errors import Rejected
-from models.hardware.cpuset import span
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
-from models.hardware.topology import HostCell, HostTopology
+from models.hardware import Flavor, HostCell, HostTopology, Image, span
 from models.lifecycle import InstanceState, OperationState, TaskState
 from models.messages.internal import SCHEDULER, HostRequest, OutgoingMessage, SelectHosts, Token
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.cpuset import HIGHEST_CPU
+from models.hardware import HIGHEST_CPU
 from models.units import MIB_PER_GIB
 
 HOST_COLUMNS: Final = ("CPU1", "RAM1", "CPU2", "RAM2")

@@ -22,8 +22,7 @@ from conductor.scheduling.host_selection import NoHost, Selection, choose, put_o
 from conductor.scheduling.request.request_spec import RequestSpec, place
 from conductor.scheduling.request.shared_providers import Held, shares_on
 from conductor.scheduling.settings import SchedulingSettings
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.guest_topology import Misfit
+from models.hardware import FrozenMap, Misfit
 
 NEAREST_HOSTS: Final = 256
 TRIALS: Final = 4_000

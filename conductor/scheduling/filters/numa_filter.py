@@ -24,7 +24,7 @@ from conductor.scheduling.fleet.host_columns import (
     paired_cpus,
 )
 from conductor.scheduling.request.request_spec import RequestSpec
-from models.hardware.guest_topology import (
+from models.hardware import (
     ANY_PAGES,
     DEDICATED,
     ISOLATE,

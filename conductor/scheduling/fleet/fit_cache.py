@@ -17,9 +17,8 @@ from conductor.scheduling.fleet.filter_verdicts import EXAMPLES, Removal
 from conductor.scheduling.fleet.fleet_snapshot import Fleet, Mask
 from conductor.scheduling.request.request_spec import Shape, place
 from conductor.store.records import Host, Inventory
+from models.hardware import CellMisfit, GuestCell, GuestTopology, HostTopology, Misfit, Placement
 from models.hardware.fitting.misfits import page_text
-from models.hardware.guest_topology import CellMisfit, GuestCell, GuestTopology, Misfit, Placement
-from models.hardware.topology import HostTopology
 
 SHAPES_AT_MOST: Final = 64
 NEVER: Final = -1

@@ -20,7 +20,7 @@ from conductor.scheduling.fleet.history import Habits
 from conductor.scheduling.request.group_rules import HOST
 from conductor.scheduling.request.shared_providers import NO_SHARED_PROVIDERS
 from conductor.store.records import Host
-from models.hardware.topology import HostCell
+from models.hardware import HostCell
 
 Numbers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]

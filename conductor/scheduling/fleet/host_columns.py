@@ -11,9 +11,16 @@ from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.fleet.fleet_snapshot import CellColumn, HostColumn
 from conductor.scheduling.request.request_spec import Shape
 from conductor.store.records import Host
-from models.hardware.guest_topology import ANY_PAGES, DEDICATED, LARGE_PAGES, MIXED, SMALL_PAGES
+from models.hardware import (
+    ANY_PAGES,
+    DEDICATED,
+    DEVICE_CLASS,
+    LARGE_PAGES,
+    MIXED,
+    SMALL_PAGES,
+    HostCell,
+)
 from models.hardware.requirements.spec_operators import Condition
-from models.hardware.topology import DEVICE_CLASS, HostCell
 from models.units import KIB_PER_MIB
 
 

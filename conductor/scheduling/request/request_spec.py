@@ -16,15 +16,21 @@ from conductor.placement.resources import MEMORY_MB, VCPU, amounts
 from conductor.scheduling.request.group_rules import GroupRule
 from conductor.scheduling.request.shared_providers import Held
 from conductor.store.records import Host, Instance
+from models.hardware import (
+    Flavor,
+    FrozenMap,
+    GuestTopology,
+    Image,
+    Limits,
+    Misfit,
+    PciRequest,
+    Placement,
+    boots_from_volume,
+)
 from models.hardware.fitting.device_assignment import placed_devices
 from models.hardware.fitting.fit_guest import fit
-from models.hardware.flavor import Flavor
-from models.hardware.frozen_map import FrozenMap
-from models.hardware.guest_topology import GuestTopology, Misfit, Placement
-from models.hardware.image import Image, boots_from_volume
 from models.hardware.requirements.numa_constraints import guest_topology
 from models.hardware.requirements.spec_operators import Condition, condition_of
-from models.hardware.topology import Limits, PciRequest
 from models.lifecycle import InstanceState
 from models.messages.hints import Hints, hints_of
 

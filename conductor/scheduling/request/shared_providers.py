@@ -16,7 +16,7 @@ from conductor.placement.providers import Resources, root_of
 from conductor.placement.request_groups import Candidate, CandidateRequest
 from conductor.placement.resources import room
 from conductor.store.records import Host, Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 
 NO_PROVIDERS: Final = "no_providers"
 NO_PROVIDERS_TEXTS: Final = ("has no providers for all groups", "have no providers for all groups")

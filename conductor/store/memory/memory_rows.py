@@ -36,8 +36,7 @@ from conductor.store.records import (
     Tally,
 )
 from conductor.store.table_metadata import Key, disk_gb_of
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.lifecycle import ENDED, InstanceState, OperationState
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from conductor.store.sql.sql_rows import SqlVersioned
 from conductor.store.sql.sql_session import Session
 from conductor.store.sql.sql_statements import Params, Statements
 from conductor.store.sql.sql_table import SqlTable, insert_into
+from models.hardware import HostCell, HostTopology, PagePool
 from models.hardware.accounting import without_use
-from models.hardware.topology import HostCell, HostTopology, PagePool
 from models.messages.hardware_json import host_from_row, host_to_json
 from models.tables import schema
 

@@ -36,8 +36,7 @@ from conductor.store.sql.sql_session import Session
 from conductor.store.sql.sql_statements import Params
 from conductor.store.sql.sql_table import SqlTable
 from conductor.store.table_metadata import Key
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.lifecycle import OperationState
 
 if TYPE_CHECKING:

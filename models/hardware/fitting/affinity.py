@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from models.hardware import HostCell, Limits, PciPool, PciRequest
 from models.hardware.fitting.bipartite_matching import Places, members
 from models.hardware.fitting.max_flow import Shortfall, shortfall
-from models.hardware.topology import HostCell, Limits, PciPool, PciRequest
 
 LEGACY = "legacy"
 PREFERRED = "preferred"

@@ -2,9 +2,17 @@
 
 from collections.abc import Iterable
 
+from models.hardware import (
+    DEDICATED,
+    LARGE_PAGES,
+    MIXED,
+    SMALL_PAGES,
+    GuestCell,
+    HostCell,
+    Limits,
+    PagePool,
+)
 from models.hardware.fitting.cpu_selection import Shortage, cpu_shortage
-from models.hardware.guest_topology import DEDICATED, LARGE_PAGES, MIXED, SMALL_PAGES, GuestCell
-from models.hardware.topology import HostCell, Limits, PagePool
 from models.units import KIB_PER_MIB
 
 

@@ -7,9 +7,7 @@ second succeeds. CPUs of which no siblings are known count as cores of one threa
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from models.hardware.cpuset import CpuMask, cpus_of, first_cpus
-from models.hardware.guest_topology import ISOLATE, REQUIRE
-from models.hardware.topology import HostCell
+from models.hardware import ISOLATE, REQUIRE, CpuMask, HostCell, cpus_of, first_cpus
 
 Shortage: TypeAlias = tuple[str, int, int]
 """Why something does not fit: a stable code, what is needed, what there is."""

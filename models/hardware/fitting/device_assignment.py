@@ -6,10 +6,17 @@ taken first: those of a chosen cell, of its socket, of no known place, then the 
 
 from collections.abc import Sequence
 
+from models.hardware import (
+    HostCell,
+    HostTopology,
+    Misfit,
+    PciPool,
+    PciRequest,
+    PlacedDevices,
+    Placement,
+)
 from models.hardware.fitting.affinity import DEVICES, alike, column_of, users_of
 from models.hardware.fitting.max_flow import shared_out, shortfall
-from models.hardware.guest_topology import Misfit, PlacedDevices, Placement
-from models.hardware.topology import HostCell, HostTopology, PciPool, PciRequest
 
 
 def picked_devices(

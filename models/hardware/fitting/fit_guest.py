@@ -8,7 +8,19 @@ permutation is ever enumerated.
 
 from collections.abc import Sequence
 
-from models.hardware.cpuset import cpus_of
+from models.hardware import (
+    ISOLATE,
+    GuestCell,
+    GuestTopology,
+    HostCell,
+    HostTopology,
+    Limits,
+    Misfit,
+    PciRequest,
+    PlacedCell,
+    Placement,
+    cpus_of,
+)
 from models.hardware.fitting.affinity import Affinity, affinity_of
 from models.hardware.fitting.bipartite_matching import Places, first_matching
 from models.hardware.fitting.cell_capacity import chosen_page_size, pins, shortage
@@ -16,15 +28,6 @@ from models.hardware.fitting.cpu_selection import Shortage, pick_cpus
 from models.hardware.fitting.device_assignment import picked_devices
 from models.hardware.fitting.feasibility import Completion
 from models.hardware.fitting.misfits import explained
-from models.hardware.guest_topology import (
-    ISOLATE,
-    GuestCell,
-    GuestTopology,
-    Misfit,
-    PlacedCell,
-    Placement,
-)
-from models.hardware.topology import HostCell, HostTopology, Limits, PciRequest
 
 
 def fit(

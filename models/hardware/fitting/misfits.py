@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from models.hardware.fitting.affinity import DEVICES, Affinity
-from models.hardware.fitting.bipartite_matching import Places, matched
-from models.hardware.fitting.cpu_selection import Shortage
-from models.hardware.guest_topology import (
+from models.hardware import (
     ANY_PAGES,
     LARGE_PAGES,
     SMALL_PAGES,
     CellMisfit,
     GuestCell,
     GuestTopology,
+    HostCell,
     Misfit,
 )
-from models.hardware.topology import HostCell
+from models.hardware.fitting.affinity import DEVICES, Affinity
+from models.hardware.fitting.bipartite_matching import Places, matched
+from models.hardware.fitting.cpu_selection import Shortage
 from models.units import KIB_PER_MIB, MIB_PER_GIB
 
 TOO_FEW: Final = "too_few_host_cells"

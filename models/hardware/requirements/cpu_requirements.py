@@ -4,10 +4,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask, span
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import DEDICATED, ISOLATE, MIXED, PREFER, REQUIRE, SHARE, SHARED
-from models.hardware.image import Image
+from models.hardware import (
+    DEDICATED,
+    ISOLATE,
+    MIXED,
+    PREFER,
+    REQUIRE,
+    SHARE,
+    SHARED,
+    CpuMask,
+    Flavor,
+    Image,
+    span,
+)
 from models.hardware.requirements.parsing import asked, cpu_list, flag, one_of, whole_number, wrong
 
 CPU_POLICIES: Final = (SHARED, DEDICATED, MIXED)

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.parsing import asked, whole_number, wrong
 
 UNLIMITED: Final = 65_536

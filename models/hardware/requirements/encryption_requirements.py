@@ -3,8 +3,7 @@
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.parsing import agreed_choice, agreed_flag, image_choice, wrong
 
 DISK_FORMATS: Final = ("plain", "luks", "luksv2")

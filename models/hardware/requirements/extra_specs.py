@@ -6,8 +6,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.known_keys import (
     ANYTHING_ELSE,
     EXTRA_SPECS,

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements import (
     cpu_requirements,
     device_requirements,

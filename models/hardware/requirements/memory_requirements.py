@@ -3,9 +3,7 @@
 import re
 from typing import Final
 
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import ANY_PAGES, LARGE_PAGES, SMALL_PAGES
-from models.hardware.image import Image
+from models.hardware import ANY_PAGES, LARGE_PAGES, SMALL_PAGES, Flavor, Image
 from models.hardware.requirements.parsing import agreed_flag, asked, wrong
 
 _NAMED: Final = {"small": SMALL_PAGES, "large": LARGE_PAGES, "any": ANY_PAGES}

@@ -7,10 +7,7 @@ persistent memory; a guest that asks for none of these floats over its whole hos
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import GuestCell, GuestTopology
-from models.hardware.image import Image
+from models.hardware import CpuMask, Flavor, GuestCell, GuestTopology, Image
 from models.hardware.requirements.cpu_requirements import (
     CPU_POLICIES,
     THREAD_POLICIES,

@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from models.errors import Rejected
-from models.hardware.cpuset import (
+from models.hardware import (
     HIGHEST_CPU,
     CpuMask,
-    count,
+    Flavor,
+    Image,
     cpus_of,
     format_cpu_list,
     mask_of,
     span,
 )
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
 from models.hardware.requirements.parsing import asked, cpu_list, whole_number, wrong
 
 MOST_GUEST_CELLS: Final = 256
@@ -108,7 +107,7 @@ def _check_cpus(flavor: Flavor, entries: tuple[tuple[str, CpuMask], ...]) -> Non
         unassigned &= ~cpus
     if unassigned:
         key, cpus = entries[-1]
-        rule = f"{count(unassigned)} vCPUs are in no NUMA cell: {format_cpu_list(unassigned)}"
+        rule = f"{unassigned.bit_count()} vCPUs are in no NUMA cell: {format_cpu_list(unassigned)}"
         raise wrong("numa_cpus_unassigned", key, format_cpu_list(cpus), rule)
 
 

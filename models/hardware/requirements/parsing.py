@@ -4,9 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.cpuset import CpuMask, parse_cpu_list
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import CpuMask, Flavor, Image, parse_cpu_list
 
 _TRUE: Final = frozenset({"1", "t", "true", "on", "y", "yes"})
 _DIGITS_AT_MOST: Final = 18

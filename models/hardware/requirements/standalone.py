@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from models.errors import Rejected
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
+from models.hardware import Flavor, Image
 from models.hardware.requirements.cpu_requirements import realtime_cpus
 from models.hardware.requirements.guest_requirements import GuestRequirements, all_requirements
 from models.hardware.requirements.numa_requirements import numa_maps, numa_nodes

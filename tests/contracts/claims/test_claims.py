@@ -12,7 +12,7 @@ import pytest
 from conductor.placement.local.host_claims import release_claim
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.store.ports import Store
-from models.hardware.topology import PagePool
+from models.hardware import PagePool
 from models.messages.internal import OutgoingMessage, SelectHosts
 from tests.contracts.store.conftest import Opener
 from tests.invariants import assert_invariants

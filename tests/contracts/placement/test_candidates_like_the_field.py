@@ -19,7 +19,7 @@ from conductor.placement.http.http_placement import HttpPlacement
 from conductor.placement.providers import Consumer
 from conductor.placement.request_groups import UNNUMBERED, CandidateRequest
 from conductor.store.records import Inventory, Provider
-from models.hardware.frozen_map import FrozenMap
+from models.hardware import FrozenMap
 from tests.placement.found import Way, grown, ways_of
 from tests.placement.worlds import SHARES, provider_id, random_request, random_world
 

@@ -19,10 +19,16 @@ from conductor.store.records import (
     Registration,
     Removal,
 )
-from models.hardware.flavor import Flavor
-from models.hardware.guest_topology import PlacedCell, Placement
-from models.hardware.image import Image
-from models.hardware.topology import HostCell, HostTopology, PagePool, PciPool
+from models.hardware import (
+    Flavor,
+    HostCell,
+    HostTopology,
+    Image,
+    PagePool,
+    PciPool,
+    PlacedCell,
+    Placement,
+)
 from models.lifecycle import (
     InstanceState,
     MigrationKind,

@@ -7,10 +7,8 @@ import pytest
 
 from conductor.store.ports import Store, UnitOfWork, Versioned
 from conductor.store.records import Heartbeat, Tally
+from models.hardware import Flavor, HostTopology, Image
 from models.hardware.accounting import without_use
-from models.hardware.flavor import Flavor
-from models.hardware.image import Image
-from models.hardware.topology import HostTopology
 from models.lifecycle import ENDED, InstanceState, OperationState
 from tests.contracts.store import records
 from tests.contracts.store.conftest import Opener

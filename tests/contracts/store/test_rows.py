@@ -8,7 +8,7 @@ import pytest
 
 from conductor.store.ports import Rows, Store, UnitOfWork
 from models.errors import Broken, Conflict
-from models.hardware.topology import HostTopology
+from models.hardware import HostTopology
 from models.lifecycle import InstanceState, OperationState
 from tests.contracts.store import records
 
