@@ -18,10 +18,10 @@ from conductor.placement.providers import Resources
 from conductor.processes.embedded import scheduling_settings
 from conductor.scheduling.analysis.what_if import Guest
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
-from conductor.scheduling.fleet_refresh import FleetView
+from conductor.scheduling.fleet_cache import FleetCache
 from conductor.scheduling.request.request_spec import RequestSpec
-from conductor.scheduling.request.select_hosts import RequestSpecs, moving
-from conductor.scheduling.request.shared_providers import Held
+from conductor.scheduling.request.select_hosts import RequestSpecs, with_move_targets
+from conductor.scheduling.request.shared_providers import ProviderAmounts
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
@@ -53,7 +53,7 @@ class FleetInspection:
         self._uow = uow
         # Without chance: asked twice, the answer is the same.
         self.settings: SchedulingSettings = replace(scheduling_settings(settings), seed=None)
-        view = FleetView(self.settings)
+        view = FleetCache(self.settings)
         view.refresh(uow)
         self.fleet: Fleet = view.fleet
         self.now = uow.now
@@ -97,9 +97,9 @@ class FleetInspection:
             for held in self._uow.allocations.where(consumer_id=consumer):
                 self._give_back(held, instance)
         message = _message(instance.id, operation_id, moves[-1].id if moves else None)
-        asking = moving(self._uow, message, {instance.id: instance})[instance.id]
-        # What it holds beside hosts has been given back already.
-        return replace(self._demand(asking, message), held=FrozenMap({}))
+        requesting = with_move_targets(self._uow, message, {instance.id: instance})[instance.id]
+        # Its allocations from providers other than hosts have been released above.
+        return replace(self._demand(requesting, message), allocated=FrozenMap({}))
 
     def guests_of(self, hosts: Iterable[str]) -> Mapping[str, Sequence[Guest]]:
         """Return who is on these hosts, but for what a move holds of its source."""
@@ -138,10 +138,10 @@ class FleetInspection:
         return Guest(instance.id, instance.name, holding, self._demand(instance), beside)
 
     @cached_property
-    def _beside(self) -> Mapping[str, Held]:
+    def _beside(self) -> Mapping[str, ProviderAmounts]:
         """What instances hold of providers that are no hosts, by instance."""
         held: dict[str, dict[str, Resources]] = defaultdict(dict)
-        names = self.fleet.beside.names
+        names = self.fleet.providers.names
         for some in chunks(sorted(names)):
             for allocation in self._uow.allocations.where(provider=some, consumer_kind="instance"):
                 held[allocation.consumer_id][names[allocation.provider]] = allocation.amounts
@@ -156,7 +156,7 @@ class FleetInspection:
         if host is None:
             for provider in self._uow.providers.where(name=held.provider):
                 given = {provider.id: held.amounts}
-                self.fleet.beside = self.fleet.beside.charged(given, back=True)
+                self.fleet.providers = self.fleet.providers.release(given)
             return
         placement = next(iter(self._placements(held, instance)), None)
         holding = HostAllocation(held.consumer_id, held.project_id, placement, held.amounts)

@@ -1,9 +1,9 @@
-"""The transaction of a claim: a plan becomes allocations, use, states and the reply, or nothing.
+"""Claims: selections become allocations, in the caller's transaction, all or none.
 
-The plan was made from a view that may be old. What counts is the host row: it is written only
-under the version the plan saw. Where somebody moved first, the row is locked and this one
-host is fitted again, then the alternates; only when none takes the instance is the whole
-decision made anew.
+Optimistic concurrency control. A selection comes from a cache that may be stale, so a host row is
+written only under the version that the selection saw. On a mismatch the row is locked and that one
+host is fitted again, then the alternates; when none takes the instance, `Conflict` makes the
+caller select again.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from models.messages.internal import SelectHosts
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """A selection as it was written: the host may be an alternate of the one planned."""
+class Claim:
+    """A selection as it was written: `host` may be an alternate of the selected one."""
 
     selection: Selection
     host: str
     placement: Placement | None
 
 
-class Claim:
-    """Writes planned selections in one transaction; `hosts` are the host rows as written.
+class ClaimWriter:
+    """Writes claims in one transaction; `hosts` are the host rows as written.
 
-    `refitted` counts the instances whose host had changed since it was planned.
+    `refitted` counts the instances whose host had changed since it was selected.
     """
 
     def __init__(self, uow: UnitOfWork, fleet: Fleet, message: SelectHosts, *, pack: bool) -> None:
@@ -57,41 +57,41 @@ class Claim:
         self.hosts: dict[str, Host] = {}
         self.refitted = 0
 
-    def write(
-        self, selections: Sequence[Selection], instances: dict[str, Instance]
-    ) -> list[Claimed]:
-        """Claim every selection for its (locked) instance; raise `Conflict` to be planned anew."""
+    def write(self, selections: Sequence[Selection], instances: dict[str, Instance]) -> list[Claim]:
+        """Claim every selection for its (locked) instance, in their order.
+
+        Raises `Conflict` where neither a selected host nor an alternate takes its instance.
+        """
         self._instances = instances
         self._lock_groups(selections)
-        # Before the hosts, as everybody locks them.
-        provider_claims.take(self._uow, map(self._taken, selections))
-        claimed: list[Claimed] = []
-        # In order of name, so that two transactions never wait for each other in a ring.
+        # Lock order: providers before hosts, hosts by name, so that no two transactions deadlock.
+        provider_claims.take(self._uow, map(self._provider_allocation, selections))
+        claims: list[Claim] = []
         for name in sorted({selection.host.name for selection in selections}):
-            claimed += self._on_host(
+            claims += self._on_host(
                 [selection for selection in selections if selection.host.name == name]
             )
-        for item in claimed:
-            self._save_instance(item)
+        for claim in claims:
+            self._save_instance(claim)
         order = {selection.spec.instance_id: at for at, selection in enumerate(selections)}
-        return sorted(claimed, key=lambda item: order[item.selection.spec.instance_id])
+        return sorted(claims, key=lambda claim: order[claim.selection.spec.instance_id])
 
-    def _on_host(self, selections: Sequence[Selection]) -> list[Claimed]:
-        planned = [
-            Claimed(selection, selection.host.name, selection.placement) for selection in selections
+    def _on_host(self, selections: Sequence[Selection]) -> list[Claim]:
+        claims = [
+            Claim(selection, selection.host.name, selection.placement) for selection in selections
         ]
         if not all(self._joins_group(selection, selection.host.name) for selection in selections):
             raise Conflict("group_moved", "members of the group were placed meanwhile")
-        # Later selections of one plan carry the host as the earlier ones leave it.
-        after = claim_on(self._uow, selections[0].host, map(self._holding, planned))
+        # Later selections of one message carry the host as the earlier ones leave it.
+        after = claim_on(self._uow, selections[0].host, map(self._host_allocation, claims))
         if after is not None:
             self.hosts[after.name] = after
-            return planned
-        return [self._anew(selection) for selection in selections]
+            return claims
+        return [self._refit(selection) for selection in selections]
 
-    def _anew(self, selection: Selection) -> Claimed:
+    def _refit(self, selection: Selection) -> Claim:
         """Claim on the host as it is now, else on the first alternate that takes the instance."""
-        if selection.shares.beside:
+        if selection.candidate.provider_amounts:
             raise Conflict("fleet_moved", f"{selection.host.name} has changed with its providers")
         self.refitted += 1
         for name in (selection.host.name, *selection.alternates):
@@ -103,22 +103,22 @@ class Claim:
             answer = place(selection.spec.shape, host, pack=self._pack)
             if isinstance(answer, Misfit):
                 continue
-            claimed = Claimed(selection, name, answer)
-            after = claim_on(self._uow, host, [self._holding(claimed)])
+            claim = Claim(selection, name, answer)
+            after = claim_on(self._uow, host, [self._host_allocation(claim)])
             if after is not None:
                 self.hosts[name] = after
-                return claimed
+                return claim
         raise Conflict("fleet_moved", "neither the host chosen nor an alternate has room any more")
 
-    def _holding(self, claimed: Claimed) -> HostAllocation:
-        instance = self._instances[claimed.selection.spec.instance_id]
-        own = claimed.selection.shares.own
+    def _host_allocation(self, claim: Claim) -> HostAllocation:
+        instance = self._instances[claim.selection.spec.instance_id]
+        amounts = claim.selection.candidate.host_amounts
         project, user = instance.project_id, instance.user_id
-        return HostAllocation(instance.id, project, claimed.placement, own, user)
+        return HostAllocation(instance.id, project, claim.placement, amounts, user)
 
-    def _taken(self, selection: Selection) -> ProviderAllocation:
+    def _provider_allocation(self, selection: Selection) -> ProviderAllocation:
         return ProviderAllocation(
-            self._instances[selection.spec.instance_id], selection.shares.beside
+            self._instances[selection.spec.instance_id], selection.candidate.provider_amounts
         )
 
     def _lock_groups(self, selections: Iterable[Selection]) -> None:
@@ -127,7 +127,7 @@ class Claim:
             self._rules[name] = group_rule(self._uow, name, self._message, lock=True)
 
     def _joins_group(self, selection: Selection, host: str) -> bool:
-        """Say whether the group, as it is now, lets the instance be on `host`; if so it joins."""
+        """Return whether the group, as it is now, allows the instance on `host`; if so it joins."""
         rule = _hard_rule(selection.spec)
         if rule is None:
             return True
@@ -137,33 +137,33 @@ class Claim:
         self._rules[rule.name] = now.joined_by(host)
         return True
 
-    def _save_instance(self, claimed: Claimed) -> None:
-        instance = self._instances[claimed.selection.spec.instance_id]
+    def _save_instance(self, claim: Claim) -> None:
+        instance = self._instances[claim.selection.spec.instance_id]
         migration_id = self._migrations.get(instance.id)
         migration = self._uow.migrations.get(migration_id) if migration_id else None
         if migration is not None:
-            _save_target(self._uow, migration, claimed)
+            _save_target(self._uow, migration, claim)
             return
         spawning = instance.task_state is TaskState.SCHEDULING
         self._uow.instances.save(
             replace(
                 instance,
-                host=claimed.host,
-                placement=claimed.placement,
-                availability_zone=self._fleet.catalogue.zone_of(claimed.host),
+                host=claim.host,
+                placement=claim.placement,
+                availability_zone=self._fleet.catalogue.zone_of(claim.host),
                 task_state=TaskState.SPAWNING if spawning else instance.task_state,
                 updated_at=self._uow.now,
             )
         )
 
 
-def _save_target(uow: UnitOfWork, migration: Migration, claimed: Claimed) -> None:
-    """Write the claim of a move: the instance stays where it is until the move says otherwise."""
+def _save_target(uow: UnitOfWork, migration: Migration, claim: Claim) -> None:
+    """Write the claim of a move into its migration; the instance stays on its host for now."""
     uow.migrations.save(
         replace(
             migration,
-            target=claimed.host,
-            target_placement=claimed.placement,
+            target=claim.host,
+            target_placement=claim.placement,
             updated_at=uow.now,
         )
     )
@@ -174,6 +174,6 @@ def _hard_rule(spec: RequestSpec) -> GroupRule | None:
 
 
 def _takes(host: Host, spec: RequestSpec) -> bool:
-    """Say whether a host read anew is still in service, or forced, and has the amounts."""
+    """Return whether a host, as just read, is in service (or forced) and has the amounts."""
     in_service = host.enabled and not host.forced_down and host.degraded is None
     return (in_service or spec.forced) and room(host, spec.shape.amounts) is None

@@ -1,4 +1,4 @@
-"""Choose a host: filter all, weigh what is left, and fit in that order until one takes it."""
+"""Selects a host: filter all, weigh the rest, fit them in that order until one takes it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.request.shared_providers import (
     NO_PROVIDERS,
     NO_PROVIDERS_TEXTS,
-    Shares,
-    shares_on,
+    AllocationCandidate,
+    allocation_candidate,
 )
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
@@ -36,10 +36,10 @@ from models.hardware import FrozenMap, Placement
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The host chosen for an instance, as it was seen, and where on it; then the next best.
+    """The host selected for a request spec, as it was seen, and the placement; then alternates.
 
-    `possible` of all `hosts` passed every filter; `drawn_from` so many best one was drawn.
-    `shares` is what it takes of the host and of providers beside it.
+    `possible` of all `hosts` passed every filter; it was drawn from the `drawn_from` best.
+    `candidate` is what will be allocated from the host and from other providers.
     """
 
     spec: RequestSpec
@@ -52,19 +52,23 @@ class Selection:
     possible: int = 0
     runner_up: RunnerUp | None = None
     drawn_from: int = 1
-    shares: Shares = field(default_factory=lambda: Shares(FrozenMap({})))
+    candidate: AllocationCandidate = field(
+        default_factory=lambda: AllocationCandidate(FrozenMap({}))
+    )
 
     @property
-    def holding(self) -> HostAllocation:
-        """What the instance would hold of the host."""
+    def allocation(self) -> HostAllocation:
+        """What will be allocated from the host."""
         spec = self.spec
-        return HostAllocation(spec.instance_id, spec.project_id, self.placement, self.shares.own)
+        return HostAllocation(
+            spec.instance_id, spec.project_id, self.placement, self.candidate.host_amounts
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the story of the choice, as kept in decisions."""
+        """Return the record of the selection, as kept in decisions."""
         second = {} if self.runner_up is None else {"runner_up": self.runner_up.to_json()}
         drawn = {} if self.drawn_from == 1 else {"drawn_from": self.drawn_from}
-        groups = {"groups": dict(self.shares.groups)} if self.shares.groups else {}
+        groups = {"groups": dict(self.candidate.groups)} if self.candidate.groups else {}
         return {
             "hosts": self.hosts,
             "possible": self.possible,
@@ -79,7 +83,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class NoHost:
-    """Why an instance fits nowhere: every host is counted under the first check it failed."""
+    """Why no host takes an instance: every host is counted under the first check it failed."""
 
     spec: RequestSpec
     hosts: int
@@ -89,7 +93,7 @@ class NoHost:
         return sentence(self.hosts, self.removals)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the story of the refusal, as kept in decisions."""
+        """Return the record of the refusal, as kept in decisions."""
         nearest = nearest_of(self.removals)
         return {
             "hosts": self.hosts,
@@ -98,12 +102,12 @@ class NoHost:
         }
 
     def error(self, prefix: str = "") -> NoValidHost:
-        """Return the answer as the error that callers see."""
+        """Return the refusal as the error that callers see."""
         reasons = [removal.to_json() for removal in self.removals]
         return NoValidHost("no_valid_host", prefix + str(self), reasons=reasons, hosts=self.hosts)
 
 
-def choose(
+def select_host(
     spec: RequestSpec,
     fleet: Fleet,
     settings: SchedulingSettings,
@@ -112,8 +116,8 @@ def choose(
 ) -> Selection | NoHost:
     """Return the best host that passes every check, or why none does.
 
-    `fits` remembers answers of the fitter between calls; it changes no answer. `chance` draws
-    one of the best where the settings say so.
+    `fits` caches answers of the fitter between calls. `chance` draws one of the best hosts where
+    the settings ask for a subset.
     """
     alive, removals = filtered(spec, fleet, settings)
     answers = fits.of(spec.shape, fleet, pack=settings.pack)
@@ -121,7 +125,7 @@ def choose(
     subset = settings.subset_of(len(ranking.rows))
     order = best_first(ranking, spec, fleet, subset, chance)
     search = _Search(spec, fleet, ranking, answers)
-    found = list(islice(search.taking(order), settings.alternates + 1))
+    found = list(islice(search.fitting(order), settings.alternates + 1))
     removals += answers.removals(answers.refused(alive))
     removals += search.removals()
     if not found:
@@ -132,60 +136,62 @@ def choose(
         spec,
         first.host,
         first.placement,
-        tuple(taking.host.name for taking in found[1:]),
-        tuple((taking.host.name, float(ranking.scores[taking.place])) for taking in found),
+        tuple(fitting.host.name for fitting in found[1:]),
+        tuple((fitting.host.name, float(ranking.scores[fitting.place])) for fitting in found),
         len(fleet),
         tuple(removals),
         len(ranking.rows),
         None if second is None else runner_up(ranking, spec, fleet, first.place, second),
         subset,
-        first.shares,
+        first.candidate,
     )
 
 
-def put_on(fleet: Fleet, chosen: Selection, now: float) -> None:
-    """Change the fleet as if the selection had been claimed; a rehearsal takes it back."""
-    fleet.put(charged(chosen.host, [chosen.holding], now))
-    fleet.beside = fleet.beside.charged(chosen.shares.beside)
+def apply_selection(fleet: Fleet, selection: Selection, now: float) -> None:
+    """Change the fleet as if the selection had been claimed; `Fleet.rehearsal` reverts it."""
+    fleet.put(charged(selection.host, [selection.allocation], now))
+    fleet.providers = fleet.providers.allocate(selection.candidate.provider_amounts)
 
 
 @dataclass(frozen=True, slots=True)
-class _Taking:
-    """A host that takes the demand: its place in the ranking, where on it, what of what."""
+class _Fitting:
+    """A host that takes the instance: its place in the ranking, and what would be allocated."""
 
     place: int
     host: Host
     placement: Placement | None
-    shares: Shares
+    candidate: AllocationCandidate
 
 
 class _Search:
-    """Asks hosts in order whether they take the demand, and notes whose providers do not."""
+    """Fits hosts in order; counts those whose providers cannot serve all request groups."""
 
     def __init__(self, spec: RequestSpec, fleet: Fleet, ranking: Ranking, answers: Answers) -> None:
-        self._demand = spec
+        self._spec = spec
         self._fleet = fleet
         self._ranking = ranking
         self._answers = answers
         self._without: list[str] = []
 
-    def taking(self, order: Iterable[int]) -> Iterator[_Taking]:
-        """Yield the hosts that take the demand, by place in the ranking."""
-        fleet, spec = self._fleet, self._demand
+    def fitting(self, order: Iterable[int]) -> Iterator[_Fitting]:
+        """Yield the hosts that take the instance."""
+        fleet, spec = self._fleet, self._spec
         for place in order:
             row = int(self._ranking.rows[place])
             answer = self._answers.fit(row)
             if isinstance(answer, Lack):
                 continue
             host = fleet.hosts[row]
-            shares = shares_on(host, spec.shape.request, fleet.beside, spec.held)
-            if shares is None:
+            candidate = allocation_candidate(
+                host, spec.shape.request, fleet.providers, spec.allocated
+            )
+            if candidate is None:
                 self._without.append(host.name)
             else:
-                yield _Taking(place, host, answer, shares)
+                yield _Fitting(place, host, answer, candidate)
 
     def removals(self) -> Iterator[Removal]:
-        """Yield how many hosts had no providers for what is asked together."""
+        """Yield the hosts that passed all filters but have no providers for all groups together."""
         if self._without:
             examples = tuple(self._without[:EXAMPLES])
             yield Removal(NO_PROVIDERS, NO_PROVIDERS_TEXTS, len(self._without), examples)
@@ -197,8 +203,8 @@ def filtered(
     """Return which rows pass every filter, and what removed the others, each counted once."""
     alive = np.ones(len(fleet), np.bool_)
     removals = []
-    for iterable in settings.filters_for(spec):
-        for check in iterable(spec, fleet):
+    for host_filter in settings.filters_for(spec):
+        for check in host_filter(spec, fleet):
             out = alive & ~check.passed
             if out.any():
                 removals.append(_removal(check, out, fleet))

@@ -1,7 +1,7 @@
-"""Claims that a Placement server has to have too: made here, written there, else taken back.
+"""Two-phase claims where a Placement server is configured: claimed here, confirmed there.
 
-Every part may happen twice. A process that dies between claim and answer leaves decisions: who
-gets the message again finds them, and goes on with the server.
+A claim that the server refuses is released. Every step is idempotent: a process that dies between
+claim and reply leaves decisions, and whoever gets the redelivered message continues from them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import structlog
 
 from conductor.placement.local.host_claims import release_claim, release_target
 from conductor.placement.providers import OF_THE_SERVER
-from conductor.scheduling.request.select_hosts import decided, is_current
+from conductor.scheduling.request.select_hosts import decisions_of, is_current
 from conductor.scheduling.request.selection_reply import reply_message
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Decision
@@ -30,41 +30,41 @@ Decide = Callable[[SelectHosts, str], list[OutgoingMessage]]
 _log = structlog.get_logger(__name__)
 
 
-def vouched(
+def confirm_claim(
     message: SelectHosts, store: Store, mirror: PlacementMirror, decide: Decide
 ) -> list[OutgoingMessage]:
-    """Return the answer to an ask once the server has what was claimed; raise as `decide` does.
+    """Return the reply to `message` once the server has the claim; raise as `decide` does.
 
-    `Unreachable` where the server does not answer: the claim stays, and the message comes again.
-    Whatever it refuses for good is taken back at once. Ends, since each host that it refuses is
-    left out of the next decision.
+    Raises `Unreachable` where the server does not answer: the claim stays, and the message is
+    delivered again. What the server refuses for good is released at once. Terminates, since each
+    refused host is ignored by the next decision.
     """
-    asked, told = message, ""
+    refusal = ""
     while True:
-        outgoing_messages = decide(asked, told)
-        request_id, before = _claimed(store, asked)
-        if outgoing_messages or not before:
+        outgoing_messages = decide(message, refusal)
+        request_id, decisions = _unconfirmed(store, message)
+        if outgoing_messages or not decisions:
             return outgoing_messages
         try:
-            mirror.claim(sorted(_consumers(asked, before)), request_id)
+            mirror.claim(sorted(_consumers(message, decisions)), request_id)
         except (NoValidHost, Rejected, Broken) as error:
-            told = f"the Placement server refused: {error.message}"
-            _log.warning("claim refused", operation_id=asked.token.operation_id, reason=told)
-            asked = _taken_back(store, asked, before, error)
+            refusal = f"the Placement server refused: {error.message}"
+            _log.warning("claim refused", operation_id=message.token.operation_id, reason=refusal)
+            message = _release_claim(store, message, decisions, error)
         else:
-            return _answered(store, asked, before)
+            return _post_reply(store, message, decisions)
 
 
-def _claimed(store: Store, message: SelectHosts) -> tuple[str, list[Decision]]:
-    """Return the id of the request, and what was decided while it still waits."""
+def _unconfirmed(store: Store, message: SelectHosts) -> tuple[str, list[Decision]]:
+    """Return the request's id and the decisions on a message that is still current."""
     with store.read() as uow:
         operation = uow.operations.get(message.token.operation_id)
         if operation is None or not is_current(operation, message):
             return "", []
-        return operation.request_id, decided(uow, message)
+        return operation.request_id, decisions_of(uow, message)
 
 
-def _answered(
+def _post_reply(
     store: Store, message: SelectHosts, decisions: Sequence[Decision]
 ) -> list[OutgoingMessage]:
     with store.begin() as uow:
@@ -75,18 +75,20 @@ def _answered(
 
 
 def _consumers(message: SelectHosts, decisions: Iterable[Decision]) -> set[str]:
-    """Return who holds what was claimed: the instances, and of moves the migrations beside them."""
+    """Return the consumers of the claim: the instances, and of moves their migrations too."""
     placed = {decision.instance_id for decision in decisions if decision.host is not None}
     moves = {
-        w.migration_id for w in message.host_requests if w.migration_id and w.instance_id in placed
+        request.migration_id
+        for request in message.host_requests
+        if request.migration_id and request.instance_id in placed
     }
     return placed | moves
 
 
-def _taken_back(
+def _release_claim(
     store: Store, message: SelectHosts, decisions: Sequence[Decision], error: ConductorError
 ) -> SelectHosts:
-    """Release what was claimed, and return the ask without the hosts that were refused."""
+    """Release the claim; return the message with the refused hosts among the ignored ones."""
     with store.begin() as uow:
         uow.instances.lock_many(host_request.instance_id for host_request in message.host_requests)
         operation = uow.operations.lock(message.token.operation_id)
@@ -97,20 +99,20 @@ def _taken_back(
         for decision in decisions:
             uow.decisions.drop(decision.id)
         uow.operations.save(replace(operation, state=OperationState.SCHEDULING))
-        hosts = _refused(uow, decisions, error)
+        hosts = _refused_hosts(uow, decisions, error)
     ignored = tuple(dict.fromkeys((*message.ignored, *hosts)))
     return message.model_copy(update={"ignored": ignored})
 
 
-def _refused(
+def _refused_hosts(
     uow: UnitOfWork, decisions: Iterable[Decision], error: ConductorError
 ) -> Sequence[str]:
-    """Return the hosts that a refusal is about: the one that it names, all chosen, or every one."""
+    """Return the hosts that a refusal concerns: the one it names, all selected, or every host."""
     if error.code in OF_THE_SERVER:
         return sorted(host.name for host in uow.hosts.where())
-    chosen = [decision.host for decision in decisions if decision.host is not None]
+    selected = [decision.host for decision in decisions if decision.host is not None]
     named = error.data.get("host")
-    return [named] if named in chosen else chosen
+    return [named] if named in selected else selected
 
 
 def _release(uow: UnitOfWork, host_request: HostRequest) -> None:

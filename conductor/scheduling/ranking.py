@@ -1,4 +1,4 @@
-"""In which order possible hosts are tried, and what decided between the first and the next."""
+"""Ranks possible hosts by weighers, and records what decided between the best and the next."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from models.messages.catalogue import OWN_MULTIPLIER
 
 CHEAP_LOOKS: Final = 8
 ONE_TIER: Final = 0.1
-"""Hosts this much worse differ in more than in how full they are, and are not drawn."""
+"""Hosts this much worse differ in more than how full they are, and are not drawn."""
 
-BY_NAME, BY_CHANCE, ASKED_FIRST = "name", "chance", "alternate"
-"""What decides where no weigher does: order of names, the draw, an earlier selection's order."""
+BY_NAME, BY_CHANCE, BY_PREFERENCE = "name", "chance", "alternate"
+"""What decides where no weigher does: host name, the draw, the order of earlier alternates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class RunnerUp:
     """The host that came second, by how much, and what it would have needed to come first.
 
     `decided_by` is the weigher that set the two furthest apart, or what decides between equals;
-    `has` and `best` are what it gave to the runner-up and to the host that was chosen.
+    `has` and `best` are what it gave to the runner-up and to the selected host.
     """
 
     host: str
@@ -77,10 +77,10 @@ def ranked(alive: Mask, spec: RequestSpec, fleet: Fleet, settings: SchedulingSet
 def best_first(
     ranking: Ranking, spec: RequestSpec, fleet: Fleet, subset: int, chance: random.Random | None
 ) -> Iterator[int]:
-    """Yield places in the ranking: preferred hosts, then by score, equals in order of name.
+    """Yield places in the ranking: preferred hosts, then by score, equals by name.
 
-    Of the `subset` best the order is one of chance. The first few are looked up one by one,
-    which is cheaper than sorting all of them.
+    The `subset` best are shuffled. The first few are found by argmax, which is cheaper than
+    sorting all.
     """
     left = ranking.scores.copy()
     for name in spec.preferred:
@@ -102,26 +102,26 @@ def best_first(
 
 
 def runner_up(
-    ranking: Ranking, spec: RequestSpec, fleet: Fleet, chosen: int, second: int
+    ranking: Ranking, spec: RequestSpec, fleet: Fleet, selected: int, second: int
 ) -> RunnerUp:
-    """Return what kept the second place of a ranking from being chosen."""
+    """Return what decided against the second place of a ranking."""
     host = fleet.hosts[ranking.rows[second]].name
-    behind = float(ranking.scores[chosen] - ranking.scores[second])
-    if fleet.hosts[ranking.rows[chosen]].name in spec.preferred:
-        return RunnerUp(host, behind, ASKED_FIRST)
+    behind = float(ranking.scores[selected] - ranking.scores[second])
+    if fleet.hosts[ranking.rows[selected]].name in spec.preferred:
+        return RunnerUp(host, behind, BY_PREFERENCE)
     if behind <= 0:
-        return RunnerUp(host, behind, BY_NAME if behind == 0 and chosen < second else BY_CHANCE)
+        return RunnerUp(host, behind, BY_NAME if behind == 0 and selected < second else BY_CHANCE)
     gaps = [
-        (float(part[chosen] - part[second]), name, part)
+        (float(part[selected] - part[second]), name, part)
         for name, part in ranking.parts
         if not isinstance(part, float | int)
     ]
     _, name, part = max(gaps, key=lambda gap: gap[0])
-    return RunnerUp(host, behind, name, float(part[second]), float(part[chosen]))
+    return RunnerUp(host, behind, name, float(part[second]), float(part[selected]))
 
 
 def _drawn(left: Floats, subset: int, chance: random.Random | None) -> list[int]:
-    """Return the best few in an order of chance; none that is worse than the best by a tier."""
+    """Return the best few, shuffled; none that is worse than the best by a tier."""
     if chance is None or subset < 2 or not len(left):
         return []
     few = np.argpartition(-left, min(subset, len(left)) - 1)[:subset]

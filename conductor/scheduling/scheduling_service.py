@@ -1,4 +1,4 @@
-"""The scheduling task: decide from the view, claim in one transaction, answer by the outbox."""
+"""The scheduler: selects from the cached fleet, claims in one transaction, replies by outbox."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import tenacity
 
-from conductor.scheduling.claim import Claim, Claimed
+from conductor.scheduling.claim import Claim, ClaimWriter
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
-from conductor.scheduling.fleet_refresh import FleetView
-from conductor.scheduling.host_selection import NoHost, Selection, choose, put_on
-from conductor.scheduling.placement_confirmation import vouched
+from conductor.scheduling.fleet_cache import FleetCache
+from conductor.scheduling.host_selection import NoHost, Selection, apply_selection, select_host
+from conductor.scheduling.placement_confirmation import confirm_claim
 from conductor.scheduling.request.select_hosts import (
     RequestSpecs,
-    decided,
     decision_id,
+    decisions_of,
     is_current,
-    moving,
     operations_of,
     still_requested,
+    with_move_targets,
 )
 from conductor.scheduling.request.selection_reply import reply_message
 from conductor.scheduling.settings import SchedulingSettings
@@ -38,33 +38,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the whole ask fails: the first instance that found no host, and its error."""
+    """Why a whole message fails: the first host request without a host, and its error."""
 
     host_request: HostRequest
     error: ConductorError
     detail: dict[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the view says: a host for every instance that is still wanted, or the refusal."""
-
-    wanted: tuple[HostRequest, ...]
-    selections: tuple[Selection, ...] = ()
-    refusal: Refusal | None = None
-
-    def told(self, why: str) -> Plan:
-        """Return the plan with what a Placement server said before it, should it be a refusal."""
-        if self.refusal is None or not why:
+    def because(self, reason: str) -> Refusal:
+        """Return the refusal with a Placement server's earlier one appended to its message."""
+        if not reason:
             return self
-        error = self.refusal.error
-        said = type(error)(error.code, f"{error.message}; {why}", error.key, **error.data)
-        return replace(self, refusal=replace(self.refusal, error=said))
+        error = self.error
+        error = type(error)(error.code, f"{error.message}; {reason}", error.key, **error.data)
+        return replace(self, error=error)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """A message that is waited for, with whom it is about: instances and operation are locked."""
+class _Request:
+    """A message that is current, and what it is about; instances and operation are locked."""
 
     message: SelectHosts
     instances: dict[str, Instance]
@@ -73,7 +64,7 @@ class _Asking:
 
 
 class Scheduler:
-    """Answers `SelectHosts`. One per process; its threads share one view of the fleet."""
+    """Handles `SelectHosts`. One per process; its threads share one cache of the fleet."""
 
     def __init__(
         self,
@@ -82,33 +73,33 @@ class Scheduler:
         on_conflict: Callable[[str], None] = lambda _: None,
         mirror: PlacementMirror | None = None,
     ) -> None:
-        """Tell `on_conflict` the code of each conflict, `host_moved` where a host was refitted.
+        """Call `on_conflict` with the code of each conflict, `host_moved` for a refitted host.
 
-        With a `partner` a claim is answered only when the Placement server has it too.
+        With a `mirror` a claim is replied to only when the Placement server has confirmed it.
         """
         self._store = store
-        self._partner = mirror
+        self._mirror = mirror
         self._on_conflict = on_conflict
         self._settings = settings or SchedulingSettings()
-        self._view = FleetView(self._settings)
+        self._cache = FleetCache(self._settings)
         seed = self._settings.seed
         self._chance = None if seed is None else random.Random(seed)
-        # Held while deciding, within the transaction; whoever holds it waits for no lock there.
+        # Acquired within the transaction, after its row locks; no row lock is awaited under it.
         self._deciding = threading.Lock()
 
     def handle(self, message: SelectHosts) -> list[OutgoingMessage]:
-        """Choose and claim hosts, all or none; return the letters that the commit promised.
+        """Select and claim hosts, all or none; return the outgoing messages of the commit.
 
-        A message that is no longer waited for changes nothing and returns nothing; one that was
-        answered before returns the same answer. Raises `Conflict` when others were faster too
-        many times in a row (the message may simply be delivered again), and `Unreachable`.
+        Idempotent: a message that is not current any more changes and returns nothing; one that
+        was handled before returns the same reply. Raises `Conflict` after too many conflicts in a
+        row (the message may simply be redelivered), and `Unreachable`.
         """
         self._learn(message)
-        if self._partner is None:
+        if self._mirror is None:
             return self._decide(message)
-        return vouched(message, self._store, self._partner, self._decide)
+        return confirm_claim(message, self._store, self._mirror, self._decide)
 
-    def _decide(self, message: SelectHosts, told: str = "") -> list[OutgoingMessage]:
+    def _decide(self, message: SelectHosts, refused: str = "") -> list[OutgoingMessage]:
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(Conflict),
             wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.25),
@@ -118,143 +109,155 @@ class Scheduler:
         ):
             with attempt:
                 again = attempt.retry_state.attempt_number > 1
-                return self._answer(message, told, again=again)
+                return self._answer(message, refused, again=again)
         return []
 
     def _learn(self, message: SelectHosts) -> None:
-        """Remember the host that made somebody ask again: the last of those that were tried."""
+        """Note the host that failed, on a retry: the last of those that were tried."""
         if message.token.attempt > 1 and message.ignored:
             with self._deciding:
-                self._view.fleet.habits.note_failed(message.ignored[-1:])
+                self._cache.fleet.history.note_failed(message.ignored[-1:])
 
     def _note_conflict(self, attempt: tenacity.RetryCallState) -> None:
         error = attempt.outcome.exception() if attempt.outcome is not None else None
         if isinstance(error, Conflict):
             self._on_conflict(error.code)
 
-    def _answer(self, message: SelectHosts, told: str, *, again: bool) -> list[OutgoingMessage]:
+    def _answer(self, message: SelectHosts, refused: str, *, again: bool) -> list[OutgoingMessage]:
         with self._store.begin() as uow:
-            # Instances before the operation, as everybody locks them; both before the view, which
-            # nobody holds while waiting for a lock of the database.
+            # Lock order: instances, the operation, then the cache.
             instances = uow.instances.lock_many(
                 host_request.instance_id for host_request in message.host_requests
             )
             operation = uow.operations.lock(message.token.operation_id)
             if operation is None or not is_current(operation, message):
                 return []
-            if self._partner is not None and decided(uow, message):
+            if self._mirror is not None and decisions_of(uow, message):
                 return []
-            asking = _Asking(message, instances, operation, operations_of(uow, message, operation))
+            request = _Request(
+                message, instances, operation, operations_of(uow, message, operation)
+            )
             with self._deciding:
-                plan = self._current_plan(uow, asking, again=again).told(told)
-                fleet = self._view.fleet
-            # Asked only where it shows: a second claim would meet the first one's decisions.
-            if (again or plan.refusal) and (before := decided(uow, message)):
+                selected = self._select_current(uow, request, again=again)
+                fleet = self._cache.fleet
+            # Queried only where needed: a second claim would conflict with the first's decisions.
+            is_refused = isinstance(selected, Refusal)
+            if (again or is_refused) and (before := decisions_of(uow, message)):
                 uow.post(reply_message(message, before))
                 return list(uow.posted)
-            hosts = self._settle(uow, asking, plan, fleet)
+            if isinstance(selected, Refusal):
+                self._refuse(uow, message, selected.because(refused))
+                return list(uow.posted)
+            hosts = self._claim(uow, request, selected, fleet)
             outgoing_messages = list(uow.posted)
         with self._deciding:
-            self._view.put(hosts)
-            for chosen in plan.selections:
-                self._view.fleet.habits.note_placed(chosen.spec, chosen.host.name)
-                self._view.fleet.beside = self._view.fleet.beside.charged(chosen.shares.beside)
+            self._note_claimed(hosts, selected)
         return outgoing_messages
 
-    def _current_plan(self, uow: UnitOfWork, asking: _Asking, *, again: bool) -> Plan:
-        """Return the plan; a "no" is given only from what the store says now."""
-        fresh = self._view.refresh(uow)
+    def _note_claimed(self, hosts: Iterable[Host], selections: Iterable[Selection]) -> None:
+        """Bring the cache to what was committed, without reading it back."""
+        self._cache.put(hosts)
+        fleet = self._cache.fleet
+        for selection in selections:
+            fleet.history.note_placed(selection.spec, selection.host.name)
+            fleet.providers = fleet.providers.allocate(selection.candidate.provider_amounts)
+
+    def _select_current(
+        self, uow: UnitOfWork, request: _Request, *, again: bool
+    ) -> tuple[Selection, ...] | Refusal:
+        """Return the selections; a refusal is made only from a fresh cache."""
+        fresh = self._cache.refresh(uow)
         if again and not fresh:
-            self._view.look_again(uow)
-        plan = self._plan(uow, asking)
-        if plan.refusal is not None and not (fresh or again):
-            seen = self._view.revision
-            self._view.look_again(uow)
-            if self._view.revision != seen:
-                return self._plan(uow, asking)
-        return plan
+            self._cache.reread(uow)
+        selected = self._select(uow, request)
+        if isinstance(selected, Refusal) and not (fresh or again):
+            seen = self._cache.revision
+            self._cache.reread(uow)
+            if self._cache.revision != seen:
+                return self._select(uow, request)
+        return selected
 
-    def _plan(self, uow: UnitOfWork, asking: _Asking) -> Plan:
-        instances = moving(uow, asking.message, asking.instances)
-        wanted = still_requested(asking.message, instances, asking.operations)
-        specs = RequestSpecs(uow, asking.message)
+    def _select(self, uow: UnitOfWork, request: _Request) -> tuple[Selection, ...] | Refusal:
+        """Select a host for every host request, each as if those before it had been claimed."""
+        instances = with_move_targets(uow, request.message, request.instances)
+        requested = still_requested(request.message, instances, request.operations)
+        specs = RequestSpecs(uow, request.message)
         selections: list[Selection] = []
-        with self._view.fleet.rehearsal():
-            for host_request in wanted:
-                chosen = self._choose(specs, instances[host_request.instance_id], host_request)
-                if not isinstance(chosen, Selection):
-                    return Plan(
-                        wanted, refusal=_refusal(host_request, chosen, len(selections), wanted)
-                    )
-                selections.append(chosen)
-                if len(selections) < len(wanted):
-                    specs.joined(chosen.spec, chosen.host.name)
-                    put_on(self._view.fleet, chosen, uow.now)
-        return Plan(wanted, tuple(selections))
+        with self._cache.fleet.rehearsal():
+            for host_request in requested:
+                selection = self._select_one(
+                    specs, instances[host_request.instance_id], host_request
+                )
+                if not isinstance(selection, Selection):
+                    return _refusal(host_request, selection, len(selections), len(requested))
+                selections.append(selection)
+                if len(selections) < len(requested):
+                    specs.joined(selection.spec, selection.host.name)
+                    apply_selection(self._cache.fleet, selection, uow.now)
+        return tuple(selections)
 
-    def _choose(
+    def _select_one(
         self, specs: RequestSpecs, instance: Instance, host_request: HostRequest
     ) -> Selection | NoHost | ConductorError:
-        fleet, fits = self._view.fleet, self._view.fits
+        fleet, fits = self._cache.fleet, self._cache.fits
         try:
             spec = specs.of(instance, forced=host_request.force)
-            fleet.habits.note_asked(spec.shape)
-            return choose(spec, fleet, self._settings, fits, self._chance)
+            fleet.history.note_requested(spec.shape)
+            return select_host(spec, fleet, self._settings, fits, self._chance)
         except (Rejected, Broken) as error:
             return error
 
-    def _settle(self, uow: UnitOfWork, asking: _Asking, plan: Plan, fleet: Fleet) -> Iterable[Host]:
-        """Write the plan and the reply; return the hosts as written.
+    def _claim(
+        self, uow: UnitOfWork, request: _Request, selections: Sequence[Selection], fleet: Fleet
+    ) -> Iterable[Host]:
+        """Write claims, decisions and the reply; return the hosts as written.
 
-        Where the same message was answered before its decisions exist, which is a `Conflict` that
-        takes everything here back.
+        A message that was handled before has decisions already: adding them again raises
+        `Conflict`, which rolls the transaction back.
         """
-        message, operation = asking.message, asking.operation
-        if plan.refusal is not None:
-            decisions, hosts = [_refused(message, plan.refusal, uow.now)], {}
-        else:
-            claim = Claim(uow, fleet, message, pack=self._settings.pack)
-            claimed = claim.write(plan.selections, asking.instances)
-            for _ in range(claim.refitted):
-                self._on_conflict("host_moved")
-            decisions = [
-                _chosen(message, host_request, item, uow.now)
-                for host_request, item in zip(plan.wanted, claimed, strict=True)
-            ]
-            hosts = claim.hosts
-            uow.operations.save(
-                replace(operation, state=OperationState.CLAIMED, updated_at=uow.now)
-            )
+        message = request.message
+        writer = ClaimWriter(uow, fleet, message, pack=self._settings.pack)
+        claims = writer.write(selections, request.instances)
+        for _ in range(writer.refitted):
+            self._on_conflict("host_moved")
+        uow.operations.save(
+            replace(request.operation, state=OperationState.CLAIMED, updated_at=uow.now)
+        )
+        requests = {request.instance_id: request for request in message.host_requests}
+        decisions = [
+            _claimed(message, requests[claim.selection.spec.instance_id], claim, uow.now)
+            for claim in claims
+        ]
         uow.decisions.add_many(decisions)
-        if self._partner is None or plan.refusal is not None:
+        if self._mirror is None:
             uow.post(reply_message(message, decisions))
-        return hosts.values()
+        return writer.hosts.values()
+
+    def _refuse(self, uow: UnitOfWork, message: SelectHosts, refusal: Refusal) -> None:
+        """Write the decision on a refusal, and the reply; `Conflict` as in `_claim`."""
+        detail = {**refusal.detail, "error": refusal.error.to_json()}
+        decisions = [_decision(message, refusal.host_request, None, detail, uow.now)]
+        uow.decisions.add_many(decisions)
+        uow.post(reply_message(message, decisions))
 
 
 def _refusal(
     host_request: HostRequest,
     answer: NoHost | ConductorError,
     placed: int,
-    wanted: Sequence[HostRequest],
+    requested: int,
 ) -> Refusal:
     if isinstance(answer, ConductorError):
         return Refusal(host_request, answer, {})
-    place = f"instance {placed + 1} of {len(wanted)}: " if len(wanted) > 1 else ""
+    place = f"instance {placed + 1} of {requested}: " if requested > 1 else ""
     return Refusal(host_request, answer.error(place), answer.to_json())
 
 
-def _refused(message: SelectHosts, refusal: Refusal, now: float) -> Decision:
-    detail = {**refusal.detail, "error": refusal.error.to_json()}
-    return _decision(message, refusal.host_request, None, detail, now)
-
-
-def _chosen(
-    message: SelectHosts, host_request: HostRequest, claimed: Claimed, now: float
-) -> Decision:
-    detail = claimed.selection.to_json()
-    others = (claimed.selection.host.name, *claimed.selection.alternates)
-    detail["alternates"] = [name for name in others if name != claimed.host]
-    return _decision(message, host_request, claimed.host, detail, now)
+def _claimed(message: SelectHosts, host_request: HostRequest, claim: Claim, now: float) -> Decision:
+    detail = claim.selection.to_json()
+    others = (claim.selection.host.name, *claim.selection.alternates)
+    detail["alternates"] = [name for name in others if name != claim.host]
+    return _decision(message, host_request, claim.host, detail, now)
 
 
 def _decision(

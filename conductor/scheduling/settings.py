@@ -17,13 +17,12 @@ MOST_PACKED: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSettings:
-    """How hosts are chosen.
+    """How hosts are selected.
 
-    `alternates` are chosen beside each host, from the same checks. A view of the fleet is at
-    most `refresh_s` old when it says yes, and fresh when it says no. A host is down when
-    it has not been heard of for `down_after_s`. Somebody else moving first is answered by
-    looking again, at most `tries` times. With a `seed`, one of the `subset` best hosts is drawn,
-    so that schedulers with other seeds do not all run for the same one.
+    So many `alternates` go with each selected host. The cached fleet is at most `refresh_s` old
+    for a selection, and fresh for a refusal. A host is down after `down_after_s` without a
+    heartbeat. A conflict with another writer is retried, at most `tries` times. With a `seed`, one
+    of the `subset` best hosts is drawn, so that schedulers with other seeds seldom collide.
     """
 
     strategy: Literal["spread", "pack"] = "spread"
@@ -42,7 +41,7 @@ class SchedulingSettings:
         return self.strategy == "pack"
 
     def subset_of(self, candidates: int) -> int:
-        """How many of so many candidates one is drawn from: those told, else a small share."""
+        """How many of so many candidates one is drawn from: as configured, else a small share."""
         if self.seed is None:
             return 1
         if self.subset is not None:
@@ -51,9 +50,9 @@ class SchedulingSettings:
         return max(1, min(most, candidates // ONE_IN))
 
     def filters_for(self, spec: RequestSpec) -> tuple[Filter, ...]:
-        """The filters in force for a demand: of a forced one, the physical ones."""
+        """The filters in force for a request spec: of a forced one, the physical ones."""
         if spec.forced:
-            return tuple(iterable for iterable in self.filters if iterable in PHYSICAL)
+            return tuple(known for known in self.filters if known in PHYSICAL)
         return self.filters
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 from conductor.scheduling.analysis.explanation import POSSIBLE, history_of, verdicts
 from conductor.scheduling.fleet.fit_cache import Fits, Lack, lack_of
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
-from conductor.scheduling.host_selection import choose
+from conductor.scheduling.host_selection import select_host
 from conductor.scheduling.request.request_spec import place, shape_of
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Decision
@@ -150,10 +150,10 @@ def test_every_reason_of_the_fitter_has_words_and_numbers_only_where_they_compar
     cell = replace(plain.topology.cells[0], siblings=(every & 0b00110000, every & 0b11000000))
     fleet = Fleet([replace(plain, topology=HostTopology((cell,)))], up=["a"])
     alone = spec(pinned(vcpus=2, **{"hw:cpu_thread_policy": "isolate"}))
-    refused = choose(alone, fleet, SchedulingSettings(), Fits())
+    refused = select_host(alone, fleet, SchedulingSettings(), Fits())
     assert str(refused) == "1 host: 1 lacks cores whose other threads nobody else may use"
     shared = spec(flavor(vcpus=2, memory_mib=9000, **{"hw:numa_nodes": "1"}))
-    refused = choose(shared, fleet, SchedulingSettings(), Fits())
+    refused = select_host(shared, fleet, SchedulingSettings(), Fits())
     assert "MiB" in str(refused)
 
 
@@ -162,7 +162,7 @@ def said_of(wanted: Flavor, *pools: PagePool, **cell: Any) -> str:
     plain = host("a")
     changed = replace(plain.topology.cells[0], page_pools=pools, **cell)
     fleet = Fleet([replace(plain, topology=HostTopology((changed,)))], up=["a"])
-    return str(choose(spec(wanted), fleet, SchedulingSettings(), Fits()))
+    return str(select_host(spec(wanted), fleet, SchedulingSettings(), Fits()))
 
 
 def test_pages_that_are_missing_are_said_with_their_size_and_in_mib() -> None:

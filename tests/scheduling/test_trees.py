@@ -16,7 +16,7 @@ from conductor.placement.consistency.allocation_audit import audit, read_books
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import SHARING
 from conductor.scheduling.analysis.explanation import history_of, verdicts
-from conductor.scheduling.fleet_refresh import FleetView
+from conductor.scheduling.fleet_cache import FleetCache
 from conductor.scheduling.request.request_spec import RequestSpec, shape_of
 from conductor.scheduling.request.shared_providers import SharedProviders
 from conductor.scheduling.settings import SchedulingSettings
@@ -169,7 +169,8 @@ def test_what_is_left_beside_hosts_is_the_same_however_it_was_charged(seed: int)
             charged = charged.newer({key: providers.get(key) for key in (chosen.id, gone) if key})
         else:
             providers[chosen.id] = replace(chosen, used=used)
-            charged = charged.charged({chosen.id: {name: 2}}, back=back)
+            change = charged.release if back else charged.allocate
+            charged = change({chosen.id: {name: 2}})
 
 
 def test_isolated_groups_need_as_many_providers_and_others_may_share_one() -> None:
@@ -194,7 +195,7 @@ def test_every_host_has_a_verdict_about_its_providers_too() -> None:
     world.pass_time(5.0)
     two = {"resources1__CUSTOM_CARD": "1", "resources2__CUSTOM_CARD": "1"}
     wish = asking(**two, group_policy="isolate")
-    view = FleetView(SchedulingSettings(refresh_s=0.0))
+    view = FleetCache(SchedulingSettings(refresh_s=0.0))
     with world.store.read() as uow:
         view.refresh(uow)
     flavor = Flavor("f", wish["vcpus"], wish["memory_mb"], extra_specs=wish["extra_specs"])

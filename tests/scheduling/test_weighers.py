@@ -15,8 +15,8 @@ from conductor.scheduling.filters.host_filters import DEFAULT_FILTERS, PHYSICAL,
 from conductor.scheduling.fleet.filter_verdicts import Check
 from conductor.scheduling.fleet.fit_cache import Fits
 from conductor.scheduling.fleet.fleet_snapshot import Fleet, Numbers
-from conductor.scheduling.fleet.history import FORGIVEN_S, Habits
-from conductor.scheduling.host_selection import Selection, choose
+from conductor.scheduling.fleet.history import FORGIVEN_S, SchedulingHistory
+from conductor.scheduling.host_selection import Selection, select_host
 from conductor.scheduling.plugins import filters_named, weighers_named
 from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.settings import SchedulingSettings
@@ -48,14 +48,14 @@ def test_a_host_that_failed_comes_last_until_it_is_forgiven() -> None:
 
 def test_failures_count_less_with_time() -> None:
     now = [0.0]
-    habits = Habits(lambda: now[0])
-    habits.note_failed(["a"])
-    habits.note_failed(["a"])
-    assert habits.failures() == {"a": 2.0}
+    history = SchedulingHistory(lambda: now[0])
+    history.note_failed(["a"])
+    history.note_failed(["a"])
+    assert history.failures() == {"a": 2.0}
     now[0] = FORGIVEN_S
-    assert habits.failures() == {"a": 1.0}
+    assert history.failures() == {"a": 1.0}
     now[0] = 6 * FORGIVEN_S
-    assert habits.failures() == {}
+    assert history.failures() == {}
 
 
 def test_an_aggregate_has_multipliers_of_its_own() -> None:
@@ -89,12 +89,12 @@ def test_an_unknown_name_is_refused_and_ours_are_listed(name: str) -> None:
     assert refused.value.code == "weigher_unknown"
 
 
-def only_b(_demand: RequestSpec, fleet: Fleet) -> Iterator[Check]:
+def only_b(_spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     """Only hosts called b."""
     yield Check("not_b", ("is not b", "are not b"), fleet.mask(["b"]))
 
 
-def small_names(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | float:
+def small_names(_spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | float:
     """Nobody in particular."""
     return 0.0
 
@@ -118,19 +118,19 @@ def test_a_third_party_adds_filters_and_weighers_by_entry_point(
     )
 
 
-def raises(_demand: RequestSpec, _fleet: Fleet) -> Iterator[Check]:
+def raises(_spec: RequestSpec, _fleet: Fleet) -> Iterator[Check]:
     raise ValueError("no such rack")
 
 
-def one_for_all(_demand: RequestSpec, _fleet: Fleet) -> Iterator[Check]:
+def one_for_all(_spec: RequestSpec, _fleet: Fleet) -> Iterator[Check]:
     yield Check("odd", ("is odd", "are odd"), np.ones(1, np.bool_))
 
 
-def never_a_number(_demand: RequestSpec, _fleet: Fleet, rows: Numbers) -> Floats:
+def never_a_number(_spec: RequestSpec, _fleet: Fleet, rows: Numbers) -> Floats:
     return np.full(len(rows), np.nan)
 
 
-def raises_too(_demand: RequestSpec, _fleet: Fleet, _rows: Numbers) -> Floats:
+def raises_too(_spec: RequestSpec, _fleet: Fleet, _rows: Numbers) -> Floats:
     raise KeyError("rack")
 
 
@@ -211,7 +211,7 @@ def test_a_move_stays_in_its_cell_and_can_be_made_to_prefer_its_own_host() -> No
         (SchedulingSettings(), "a"),
         (SchedulingSettings(weighers=weighers), "c"),
     ):
-        found = choose(wanted, fleet, settings, Fits())
+        found = select_host(wanted, fleet, settings, Fits())
         assert isinstance(found, Selection)
         assert found.host.name == first
         assert [removal.code for removal in found.removals] == ["other_cell"]

@@ -181,7 +181,7 @@ def test_no_more_fit_than_aggregates_let_a_host_have() -> None:
     hosts = [replace(host(n), provider_id=n) for n in "abc"]
     fleet = Fleet(hosts, "abc", Catalogue({}, (few,)))
     for wanted in (flavor(vcpus=4), pinned(vcpus=2), flavor(**{"resources1:CUSTOM_CARD": "1"})):
-        fleet.beside = SharedProviders([card("card-a", "a", 9), card("card-c", "c", 1)])
+        fleet.providers = SharedProviders([card("card-a", "a", 9), card("card-c", "c", 1)])
         room = Capacity(spec(wanted), fleet, SETTINGS).room
         placed, _ = WhatIf(fleet, SETTINGS, 0.0).placed(spec(wanted), room.total + 1)
         assert room.by_host == Counter(selection.host.name for selection in placed)
@@ -229,7 +229,7 @@ def test_storage_that_is_shared_is_not_lost_with_a_host_and_is_its_users_own() -
     full = Provider(
         "pool", "pool", None, "pool", 0, {"DISK_GB": Inventory(50)}, {"DISK_GB": 20}, traits, shared
     )
-    fleet.beside = SharedProviders([full])
+    fleet.providers = SharedProviders([full])
     wish = spec(flavor(root_gb=10))
     capacity = Capacity(wish, fleet, SETTINGS)
     assert capacity.room.total == 3
@@ -247,10 +247,10 @@ def test_what_a_child_shares_with_other_hosts_is_counted_once() -> None:
     shared = replace(
         card("card-a", "a", 3), traits=frozenset({SHARING}), aggregates=frozenset({"near"})
     )
-    fleet.beside = SharedProviders([shared, card("card-b", "b", 1)])
+    fleet.providers = SharedProviders([shared, card("card-b", "b", 1)])
     wish = spec(flavor(**{"resources1:CUSTOM_CARD": "1"}))
     assert Capacity(wish, fleet, SETTINGS).room.by_host == {"a": 3, "b": 1}
-    assert fleet.beside.get("card-a") == shared
+    assert fleet.providers.get("card-a") == shared
 
 
 def test_a_move_frees_a_card_too_and_takes_one_where_it_goes() -> None:
@@ -258,7 +258,7 @@ def test_a_move_frees_a_card_too_and_takes_one_where_it_goes() -> None:
     filled.add(*(replace(host(name), provider_id=name) for name in "ab"))
     fleet = filled.fleet
     full = replace(card("card-a", "a", 2), used={"CUSTOM_CARD": 1})
-    fleet.beside = SharedProviders([full, card("card-b", "b", 1)])
+    fleet.providers = SharedProviders([full, card("card-b", "b", 1)])
     one, two = flavor(**{"resources1:CUSTOM_CARD": "1"}), flavor(**{"resources1:CUSTOM_CARD": "2"})
     held = HostAllocation("vm", "p", None, {"VCPU": 2})
     fleet.put(charged(filled.hosts["a"], [held], 0.0))
@@ -269,7 +269,9 @@ def test_a_move_frees_a_card_too_and_takes_one_where_it_goes() -> None:
 
     search = WhatIf(fleet, SETTINGS, 0.0).moves_that_help(spec(two), on)
     assert str(search.found) == "fits on a if vm moves from a to b"
-    fleet.beside = SharedProviders([full, replace(card("card-b", "b", 1), used={"CUSTOM_CARD": 1})])
+    fleet.providers = SharedProviders(
+        [full, replace(card("card-b", "b", 1), used={"CUSTOM_CARD": 1})]
+    )
     assert WhatIf(fleet, SETTINGS, 0.0).moves_that_help(spec(two), on).found is None
 
 

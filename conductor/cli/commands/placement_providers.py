@@ -199,7 +199,7 @@ def _request(specs: Mapping[str, str]) -> CandidateRequest:
     own = {name: amount for name, amount in first.resources.items() if f"{OVERRIDE}{name}" in specs}
     if not own and not groups:
         raise Rejected("ask_invalid", "ask names no amount: at least one resources[N]", key="ask")
-    traits = TraitRule(shape.wishes.required, (), shape.wishes.forbidden)
+    traits = TraitRule(shape.host_requirements.required, (), shape.host_requirements.forbidden)
     asked = (replace(first, resources=FrozenMap(own)), *groups) if own else tuple(groups)
     return replace(shape.request, groups=asked, root_traits=traits)
 

@@ -1,7 +1,7 @@
-"""Why a host was chosen, or none: the record of a decision in words, and every host's own verdict.
+"""Why a host was selected, or none: a decision's record in words, and the verdict on every host.
 
-A record has counts, examples and the nearest host of each check, never a row a host, so that it
-costs next to nothing to keep. What it leaves out is worked out anew, from the fleet of today.
+A record has counts, examples and the nearest host of each check, never a row per host, so that it
+is cheap to keep. Verdicts are recomputed from the fleet as it is now.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from conductor.scheduling.fleet.fit_cache import Lack, fit_or_lack
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.ranking import (
-    ASKED_FIRST,
     BY_CHANCE,
     BY_NAME,
+    BY_PREFERENCE,
     Ranking,
     ranked,
 )
@@ -25,7 +25,7 @@ from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.request.shared_providers import (
     NO_PROVIDERS,
     NO_PROVIDERS_TEXTS,
-    shares_on,
+    allocation_candidate,
 )
 from conductor.scheduling.settings import SchedulingSettings
 from models.json_types import Json
@@ -35,20 +35,20 @@ POSSIBLE: Final = "possible"
 _BETWEEN_EQUALS: Final = {
     BY_NAME: "the first by name of equals",
     BY_CHANCE: "drawn by chance among equals",
-    ASKED_FIRST: "an alternate of the selection before",
+    BY_PREFERENCE: "an alternate of the selection before",
 }
 
 
 def history_of(detail: Json, host: str | None) -> tuple[str, ...]:
-    """Return a decision's record in sentences, the answer first; for a chosen host or for none."""
+    """Return a decision's record in sentences, the outcome first; `host` is None for a refusal."""
     if host is None:
         return tuple(_refusal(detail))
-    return tuple(_choice(detail, host))
+    return tuple(_selection(detail, host))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one host: the first check that it failed, or its score and what made it up."""
+    """The verdict on one host: the first check that it failed, or its score and its parts."""
 
     host: str
     check: str
@@ -59,7 +59,7 @@ class Verdict:
     weights: Mapping[str, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is known of the host."""
+        """Return the fields that are known."""
         fields: dict[str, Any] = {
             "need": self.need,
             "have": self.have,
@@ -71,7 +71,7 @@ class Verdict:
 
 
 def verdicts(spec: RequestSpec, fleet: Fleet, settings: SchedulingSettings) -> list[Verdict]:
-    """Return the verdict on every host: those that take the demand first, best first."""
+    """Return the verdict on every host: those that take the instance first, best first."""
     failed = list(_failures(spec, fleet, settings))
     out = {verdict.host for verdict in failed}
     alive = np.fromiter((host.name not in out for host in fleet.hosts), np.bool_, len(fleet))
@@ -83,7 +83,9 @@ def verdicts(spec: RequestSpec, fleet: Fleet, settings: SchedulingSettings) -> l
         if isinstance(answer, Lack):
             text = answer.lacks[0]
             failed.append(Verdict(host.name, answer.code, text, *answer.numbers))
-        elif shares_on(host, spec.shape.request, fleet.beside, spec.held) is None:
+        elif (
+            allocation_candidate(host, spec.shape.request, fleet.providers, spec.allocated) is None
+        ):
             failed.append(Verdict(host.name, NO_PROVIDERS, NO_PROVIDERS_TEXTS[0]))
         else:
             passed.append(_possible(host.name, ranking, int(place)))
@@ -101,8 +103,8 @@ def _possible(host: str, ranking: Ranking, place: int) -> Verdict:
 
 def _failures(spec: RequestSpec, fleet: Fleet, settings: SchedulingSettings) -> Iterator[Verdict]:
     alive = np.ones(len(fleet), np.bool_)
-    for iterable in settings.filters_for(spec):
-        for check in iterable(spec, fleet):
+    for host_filter in settings.filters_for(spec):
+        for check in host_filter(spec, fleet):
             rows = np.flatnonzero(alive & ~check.passed)
             have = None if check.have is None else check.have(rows)
             for at, row in enumerate(rows):
@@ -112,7 +114,7 @@ def _failures(spec: RequestSpec, fleet: Fleet, settings: SchedulingSettings) -> 
             alive &= check.passed
 
 
-def _choice(detail: Json, host: str) -> Iterator[str]:
+def _selection(detail: Json, host: str) -> Iterator[str]:
     hosts, possible = detail.get("hosts", 0), detail.get("possible")
     yield f"{host}, {_of(hosts, possible)}{_removed(detail.get('checks', ()))}"
     planned = detail["scores"][0][0] if detail.get("scores") else host
@@ -151,12 +153,12 @@ def _refusal(detail: Json) -> Iterator[str]:
     if nearest:
         short = nearest["need"] - nearest["have"]
         text = next(
-            (item["text"] for item in detail["checks"] if item["check"] == nearest["check"]), ""
+            (check["text"] for check in detail["checks"] if check["check"] == nearest["check"]), ""
         )
         yield f"nearest is {nearest['host']}, {short:,} short of {nearest['need']:,}: {text}"
-    for item in detail.get("checks", ()):
-        if item.get("examples"):
-            yield f"{item['text']}, such as {', '.join(item['examples'])}"
+    for check in detail.get("checks", ()):
+        if check.get("examples"):
+            yield f"{check['text']}, such as {', '.join(check['examples'])}"
 
 
 def _removed(checks: Iterable[Json]) -> str:

@@ -20,9 +20,9 @@ from conductor.scheduling.fleet.filter_verdicts import Removal
 from conductor.scheduling.fleet.fit_cache import Fits
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.fleet.host_columns import instances, left_column
-from conductor.scheduling.host_selection import NoHost, choose, filtered, put_on
+from conductor.scheduling.host_selection import NoHost, apply_selection, filtered, select_host
 from conductor.scheduling.request.request_spec import RequestSpec, Shape, limits_of, place
-from conductor.scheduling.request.shared_providers import shares_on
+from conductor.scheduling.request.shared_providers import allocation_candidate
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host
 from models.errors import Rejected
@@ -59,7 +59,7 @@ class Capacity:
     """What a fleet still has room for, of one demand; whatever is tried on it is taken back."""
 
     def __init__(self, spec: RequestSpec, fleet: Fleet, settings: SchedulingSettings) -> None:
-        self._demand = spec
+        self._spec = spec
         self._fleet = fleet
         self._settings = settings
         self._counts = _Counts(spec.shape, pack=settings.pack)
@@ -70,21 +70,21 @@ class Capacity:
 
         Raises `Rejected` (`nothing_asked`) for a demand of which any number fits.
         """
-        shape = self._demand.shape
+        shape = self._spec.shape
         if not shape.has_place and not shape.least:
             message = f"flavor is {shape.flavor.name}: it asks for nothing, so any number fits"
             raise Rejected("nothing_asked", message, key="flavor")
-        alive, removals = filtered(self._demand, self._fleet, self._settings)
+        alive, removals = filtered(self._spec, self._fleet, self._settings)
         by_host = self._filled([self._fleet.hosts[row] for row in np.flatnonzero(alive)])
         if not by_host:
             # What the fitter and the providers lack is known only to who asks them.
-            answer = choose(self._demand, self._fleet, self._settings, Fits())
+            answer = select_host(self._spec, self._fleet, self._settings, Fits())
             removals = list(answer.removals)
         return Headroom(by_host, len(self._fleet), tuple(removals))
 
     def _filled(self, hosts: Iterable[Host]) -> Mapping[str, int]:
         """Return how many more each of these hosts takes, one host filled after the other."""
-        crowded = not_crowded in self._settings.filters_for(self._demand)
+        crowded = not_crowded in self._settings.filters_for(self._spec)
         left = instances_left(self._fleet) if crowded else None
         found = {}
         with self._fleet.rehearsal():
@@ -98,27 +98,29 @@ class Capacity:
         """Return how many more a host takes, with what is left of the providers beside it."""
         if not self._looks_beside:
             return min(most, self._counts.of(host))
-        near, shared = self._fleet.beside.near(host)
-        count, shape = 0, self._demand.shape
+        near, shared = self._fleet.providers.near(host)
+        count, shape = 0, self._spec.shape
         while count < most:
-            shares = shares_on(host, shape.request, near, {})
+            candidate = allocation_candidate(host, shape.request, near, {})
             answer = place(shape, host, pack=self._settings.pack)
-            if shares is None or isinstance(answer, Misfit):
+            if candidate is None or isinstance(answer, Misfit):
                 break
-            host = charged(host, [HostAllocation("", "", answer, shares.own)], host.updated_at)
-            near = near.charged(shares.beside)
+            host = charged(
+                host, [HostAllocation("", "", answer, candidate.host_amounts)], host.updated_at
+            )
+            near = near.allocate(candidate.provider_amounts)
             count += 1
         if shared and count:
             # What is the host's alone nobody else can use, so only what it shares has to be noted.
             left = {name: near.get(name) for name in shared}
-            self._fleet.beside = self._fleet.beside.newer(left)
+            self._fleet.providers = self._fleet.providers.newer(left)
         return count
 
     @property
     def _looks_beside(self) -> bool:
         """Whether somebody beside the hosts may serve some of it: then hosts are not alone."""
-        shape = self._demand.shape
-        return len(shape.request.groups) > 1 or self._fleet.beside.offers(shape.least)
+        shape = self._spec.shape
+        return len(shape.request.groups) > 1 or self._fleet.providers.offers(shape.least)
 
     def after_losses(self, count: int, guests_of: GuestsOf) -> list[Loss]:
         """Return what is left after the loss of `count` hosts, for the worst sets that are known.
@@ -150,21 +152,21 @@ class Capacity:
         changed: set[str] = set()
         homeless = []
         fits = Fits()
-        for guest in sorted(guests, key=lambda item: -sum(item.holding.amounts.values())):
+        for guest in sorted(guests, key=lambda one: -sum(one.allocation.amounts.values())):
             # What it holds of storage that is shared is not lost with the host, and is its own.
-            self._fleet.beside = self._fleet.beside.charged(guest.beside, back=True)
+            self._fleet.providers = self._fleet.providers.release(guest.provider_amounts)
             wish = replace(guest.spec, ignored=guest.spec.ignored | set(lost), host=None)
-            chosen = choose(wish, self._fleet, settings, fits)
+            chosen = select_host(wish, self._fleet, settings, fits)
             if isinstance(chosen, NoHost):
                 homeless.append(guest.name)
                 continue
-            put_on(self._fleet, chosen, chosen.host.updated_at)
+            apply_selection(self._fleet, chosen, chosen.host.updated_at)
             changed.add(chosen.host.name)
         return changed, homeless
 
     def _left(self, lost: Iterable[str], changed: set[str]) -> int:
         if self._looks_beside:
-            alive, _ = filtered(self._demand, self._fleet, self._settings)
+            alive, _ = filtered(self._spec, self._fleet, self._settings)
             hosts = [self._fleet.hosts[row] for row in np.flatnonzero(alive)]
             return sum(self._filled(hosts).values())
         gone = {*lost, *changed}

@@ -1,7 +1,7 @@
-"""A fleet and a trace, scheduled as in production but for the broker: one request at a time.
+"""Simulation: a trace scheduled on a fleet as in production, without a broker, one at a time.
 
-Every request becomes an instance and an operation in a store in memory; the scheduler that
-answers it is the one that serves the queue, with its filters, fitter, weighers and claim.
+Every request becomes an instance and an operation in a store in memory; the scheduler is the one
+that serves the queue, with its filters, fitter, weighers and claims.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _FOREVER_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The answer to one request: host and host cells in the guest's order, or why not.
+    """The outcome of one request: host and host cells in the guest's order, or the reason.
 
-    `took_s` is the scheduler's time: decision and claim.
+    `took_s` is the time of the scheduler alone, selection and claim.
     """
 
     request: int
@@ -78,7 +78,7 @@ class Simulation:
         self, hosts: Sequence[TraceHost], strategy: Literal["pack", "spread"] = "spread"
     ) -> None:
         self._store = MemoryStore(clock=lambda: NOW)
-        # Nobody else changes this fleet and nobody refuses: no refresh, no alternates.
+        # Nothing else changes this fleet and no host refuses: no refresh, no alternates.
         settings = SchedulingSettings(strategy=strategy, alternates=0, refresh_s=_FOREVER_S)
         self._scheduler = Scheduler(self._store, settings)
         self._count = 0
@@ -96,17 +96,17 @@ class Simulation:
     def place(self, request: TraceRequest) -> Placed:
         """Place one more request."""
         number, self._count = self._count, self._count + 1
-        message = self._ask(number, request)
+        message = self._message(number, request)
         began = time.perf_counter()
         self._sent = self._scheduler.handle(message)
         took_s = time.perf_counter() - began
         (outgoing,) = self._sent
         return self._placed(number, outgoing.body, took_s)
 
-    def _ask(self, number: int, request: TraceRequest) -> SelectHosts:
+    def _message(self, number: int, request: TraceRequest) -> SelectHosts:
         instance_id, operation_id = _id("instance", number), _id("operation", number)
         with self._store.begin() as uow:
-            self._forget(uow, number - 1)
+            self._drop_operation(uow, number - 1)
             if request.group_name is not None and request.strategy is not None:
                 body = {"name": request.group_name, **_RULES[request.strategy]}
                 uow.catalogue.put(CatalogueEntry("server_group", request.group_name, body, NOW))
@@ -118,8 +118,8 @@ class Simulation:
             host_requests=(HostRequest(instance_id=instance_id, operation_id=operation_id),),
         )
 
-    def _forget(self, uow: UnitOfWork, number: int) -> None:
-        """Drop what a finished operation leaves, as retention would: memory stays flat."""
+    def _drop_operation(self, uow: UnitOfWork, number: int) -> None:
+        """Delete what a finished operation leaves, as retention would: memory is bounded."""
         operation_id = _id("operation", number)
         uow.outbox.drop_many([outgoing.id for outgoing in self._sent])
         for decision in uow.decisions.where(operation_id=operation_id):

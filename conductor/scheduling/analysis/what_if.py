@@ -1,6 +1,6 @@
-"""What would happen: where a demand would go, and who would have to move for it to fit.
+"""What-if: where instances would be placed, and which ones would have to move for one to fit.
 
-Nothing is written: hosts are changed in a rehearsal on the fleet and taken back.
+Nothing is written: hosts are changed in a rehearsal on the fleet, which is reverted.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from conductor.scheduling.filters.numa_filter import has_numa_cells
 from conductor.scheduling.fleet.fit_cache import Fits
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.fleet.host_columns import left_column
-from conductor.scheduling.host_selection import NoHost, Selection, choose, put_on
+from conductor.scheduling.host_selection import NoHost, Selection, apply_selection, select_host
 from conductor.scheduling.request.request_spec import RequestSpec, place
-from conductor.scheduling.request.shared_providers import Held, shares_on
+from conductor.scheduling.request.shared_providers import ProviderAmounts, allocation_candidate
 from conductor.scheduling.settings import SchedulingSettings
 from models.hardware import FrozenMap, Misfit
 
@@ -32,16 +32,16 @@ MOST_MOVES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """An instance that could be moved: what it holds where it is, and what it asks elsewhere.
+    """An instance that could be moved: its allocation where it is, and its request spec.
 
-    `beside` is what it holds of providers that are no hosts.
+    `provider_amounts` are its allocations from providers other than hosts.
     """
 
     instance_id: str
     name: str
-    holding: HostAllocation
+    allocation: HostAllocation
     spec: RequestSpec
-    beside: Held = field(default_factory=lambda: FrozenMap({}))
+    provider_amounts: ProviderAmounts = field(default_factory=lambda: FrozenMap({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    """The host that a demand fits on once these instances have moved, in this order."""
+    """The host on which a request fits once these instances have moved, in this order."""
 
     host: str
     moves: tuple[Relocation, ...]
@@ -87,7 +87,7 @@ GuestsOn = Callable[[str], Sequence[Guest]]
 
 
 class WhatIf:
-    """A fleet to ask about; whatever is tried on it is taken back."""
+    """Questions about a fleet; whatever is tried on it is reverted."""
 
     def __init__(self, fleet: Fleet, settings: SchedulingSettings, now: float) -> None:
         self._fleet = fleet
@@ -96,15 +96,15 @@ class WhatIf:
         self._fits = Fits()
 
     def placed(self, spec: RequestSpec, count: int) -> tuple[list[Selection], NoHost | None]:
-        """Return where so many of a demand would go one after the other, and why no more do."""
+        """Select hosts for `count` instances one after the other; return also why no more fit."""
         selections: list[Selection] = []
         with self._fleet.rehearsal():
             for _ in range(count):
-                chosen = self._choose(spec)
+                chosen = self._select(spec)
                 if isinstance(chosen, NoHost):
                     return selections, chosen
                 selections.append(chosen)
-                put_on(self._fleet, chosen, self._now)
+                apply_selection(self._fleet, chosen, self._now)
                 if spec.group is not None:
                     spec = replace(spec, group=spec.group.joined_by(chosen.host.name))
         return selections, None
@@ -112,13 +112,13 @@ class WhatIf:
     def moves_that_help(
         self, spec: RequestSpec, guests_on: GuestsOn, placed: Sequence[Selection] = ()
     ) -> Search:
-        """Return one or two instances whose moves would make room; one before two.
+        """Return one or two instances whose moves would free enough capacity; one before two.
 
-        Those `placed` before it are where they would be.
+        The selections in `placed` count as claimed.
         """
         with self._fleet.rehearsal():
             for selection in placed:
-                put_on(self._fleet, selection, self._now)
+                apply_selection(self._fleet, selection, self._now)
             return self._search(spec, guests_on)
 
     def _search(self, spec: RequestSpec, guests_on: GuestsOn) -> Search:
@@ -136,39 +136,40 @@ class WhatIf:
         return Search(None, len(names), trials)
 
     def _try(self, spec: RequestSpec, name: str, leaving: Sequence[Guest]) -> Displacement | None:
-        host, beside = self._fleet.get(name), self._fleet.beside
+        host, providers = self._fleet.get(name), self._fleet.providers
         if host is None:
             return None
         for guest in leaving:
-            host = relieved(host, guest.holding, self._now)
-            beside = beside.charged(guest.beside, back=True)
-        shares = shares_on(host, spec.shape.request, beside, spec.held)
+            host = relieved(host, guest.allocation, self._now)
+            providers = providers.release(guest.provider_amounts)
+        candidate = allocation_candidate(host, spec.shape.request, providers, spec.allocated)
         answer = place(spec.shape, host, pack=self._settings.pack)
-        if shares is None or isinstance(answer, Misfit):
+        if candidate is None or isinstance(answer, Misfit):
             return None
-        taken = HostAllocation(spec.instance_id, spec.project_id, answer, shares.own)
+        amounts = candidate.host_amounts
+        allocation = HostAllocation(spec.instance_id, spec.project_id, answer, amounts)
         with self._fleet.rehearsal():
-            self._fleet.put(charged(host, [taken], self._now))
-            self._fleet.beside = beside.charged(shares.beside)
+            self._fleet.put(charged(host, [allocation], self._now))
+            self._fleet.providers = providers.allocate(candidate.provider_amounts)
             moves = tuple(self._elsewhere(leaving, name))
         return Displacement(name, moves) if len(moves) == len(leaving) else None
 
     def _elsewhere(self, leaving: Sequence[Guest], source: str) -> Iterator[Relocation]:
-        """Yield where each goes, until one goes nowhere."""
+        """Yield where each would move, until one finds no host."""
         for guest in leaving:
-            wish = replace(guest.spec, ignored=guest.spec.ignored | {source}, host=None)
-            chosen = self._choose(wish)
-            if isinstance(chosen, NoHost):
+            spec = replace(guest.spec, ignored=guest.spec.ignored | {source}, host=None)
+            selection = self._select(spec)
+            if isinstance(selection, NoHost):
                 return
-            put_on(self._fleet, chosen, self._now)
-            yield Relocation(guest.instance_id, guest.name, source, chosen.host.name)
+            apply_selection(self._fleet, selection, self._now)
+            yield Relocation(guest.instance_id, guest.name, source, selection.host.name)
 
     def _nearest(self, spec: RequestSpec) -> list[str]:
-        """Return the hosts that only lack room, those that lack least first."""
+        """Return the hosts that only lack free capacity, those that lack least first."""
         alive = np.ones(len(self._fleet), np.bool_)
-        for iterable in self._settings.filters_for(spec):
-            if iterable not in (has_amounts, has_numa_cells):
-                for check in iterable(spec, self._fleet):
+        for host_filter in self._settings.filters_for(spec):
+            if host_filter not in (has_amounts, has_numa_cells):
+                for check in host_filter(spec, self._fleet):
                     alive &= check.passed
         rows = np.flatnonzero(alive)
         share = np.ones(len(rows))
@@ -179,7 +180,7 @@ class WhatIf:
         return [self._fleet.hosts[row].name for row in rows[order]]
 
     def _by_size(self, guests: Sequence[Guest]) -> list[Guest]:
-        return sorted(guests, key=lambda guest: sum(guest.holding.amounts.values()))
+        return sorted(guests, key=lambda guest: sum(guest.allocation.amounts.values()))
 
-    def _choose(self, spec: RequestSpec) -> Selection | NoHost:
-        return choose(spec, self._fleet, self._settings, self._fits)
+    def _select(self, spec: RequestSpec) -> Selection | NoHost:
+        return select_host(spec, self._fleet, self._settings, self._fits)

@@ -54,7 +54,7 @@ def named(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
         yield Check("already_tried", lacks, ~fleet.mask(tried))
 
 
-def in_service(_demand: RequestSpec, fleet: Fleet) -> Iterator[Check]:
+def in_service(_spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     """Enabled, up, and with accounts that can be believed."""
     enabled = fleet.column(is_enabled) == 1
     yield Check("disabled", ("is disabled", "are disabled"), enabled)
@@ -118,7 +118,7 @@ def not_isolated(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
         yield Check("other_project", lacks, _any_of(fleet, opened) | ~_any_of(fleet, closed))
 
 
-def not_crowded(_demand: RequestSpec, fleet: Fleet) -> Iterator[Check]:
+def not_crowded(_spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     """Within the most instances, and the most work at once, that aggregates allow their hosts.
 
     Aggregate metadata `max_instances_per_host` and `max_io_ops_per_host`; of several the least.
@@ -146,22 +146,22 @@ def instances_left(fleet: Fleet) -> Numbers:
 
 def has_traits(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     """With the traits that flavor and image require, without those that the flavor forbids."""
-    wishes = spec.shape.wishes
-    for trait in sorted(wishes.required):
+    requirements = spec.shape.host_requirements
+    for trait in sorted(requirements.required):
         lacks = (f"lacks the trait {trait}", f"lack the trait {trait}")
         yield Check("trait_missing", lacks, fleet.column(trait_column(trait)) == 1)
-    for trait in sorted(wishes.forbidden):
+    for trait in sorted(requirements.forbidden):
         lacks = (f"has the forbidden trait {trait}", f"have the forbidden trait {trait}")
         yield Check("trait_forbidden", lacks, fleet.column(trait_column(trait)) == 0)
-    if wishes.architecture is not None:
+    if requirements.architecture is not None:
         lacks = ("is of another architecture", "are of another architecture")
-        column = fleet.column(architecture_column(wishes.architecture))
+        column = fleet.column(architecture_column(requirements.architecture))
         yield Check("other_architecture", lacks, column == 1)
 
 
 def has_capabilities(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     """With values of its own as the flavor asks for them, such as the hypervisor's kind."""
-    for name, condition in spec.shape.wishes.capabilities.items():
+    for name, condition in spec.shape.host_requirements.capabilities.items():
         what = f"no {name} {condition}"
         passed = fleet.column(capability_column(name, condition)) == 1
         yield Check("capability_missing", (f"has {what}", f"have {what}"), passed)
@@ -169,14 +169,14 @@ def has_capabilities(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
 
 def hinted(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     """With the instances it wants to be with, without those it wants to be apart from."""
-    if spec.beside is not None:
+    if spec.companion_hosts is not None:
         lacks = ("is not the host of its companions", "are not the host of its companions")
-        if not spec.beside:
+        if not spec.companion_hosts:
             lacks = (f"{lacks[0]}, which have none", f"{lacks[1]}, which have none")
-        yield Check("not_same_host", lacks, fleet.mask(spec.beside))
-    if spec.apart:
+        yield Check("not_same_host", lacks, fleet.mask(spec.companion_hosts))
+    if spec.avoided_hosts:
         lacks = ("holds an instance to be apart from", "hold an instance to be apart from")
-        yield Check("not_different_host", lacks, ~fleet.mask(spec.apart))
+        yield Check("not_different_host", lacks, ~fleet.mask(spec.avoided_hosts))
 
 
 def in_group(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
@@ -206,11 +206,11 @@ def has_amounts(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     classes that a provider beside the host has, that one's room counts where it is more; who has
     to serve what is worked out for the hosts that are tried.
     """
-    beside = fleet.beside.charged(spec.held, back=True)
+    providers = fleet.providers.release(spec.allocated)
     for name, amount in spec.shape.least.items():
         left, most = fleet.column(left_column(name)), fleet.column(most_column(name))
-        if beside:
-            there = fleet.numbers(beside.most(fleet.hosts, name))
+        if providers:
+            there = fleet.numbers(providers.most(fleet.hosts, name))
             left, most = np.maximum(left, there), np.maximum(most, there)
         what, unit = _NAMES.get(name, name), _UNITS.get(name, "")
         yield Check(

@@ -1,4 +1,4 @@
-"""What a filter says of every host at once, and the values that remember whom it removed."""
+"""What a filter returns for all hosts at once, and the record of the hosts that it removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Check:
     """Which rows pass one condition; `have` against `need` where it is a matter of amount.
 
     `lacks` is the predicate of those that do not, for one host and for several, such as
-    ("is in another zone", "are in another zone"). `have` is asked only of the rows that fail.
+    ("is in another zone", "are in another zone"). `have` is called only with the rows that fail.
     """
 
     code: str
@@ -29,7 +29,7 @@ class Check:
 
 
 Filter: TypeAlias = Callable[[RequestSpec, Fleet], Iterable[Check]]
-"""A filter is a plain function: the checks that this demand makes of these hosts."""
+"""A filter is a plain function: the checks that a request spec makes of a fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Removal:
     unit: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the removal as kept in decisions: what nobody counted is left out."""
+        """Return the removal as kept in decisions, without numbers that are not known."""
         counted = {"need": self.need, "have": self.have, "nearest": self.nearest}
         return {
             "check": self.code,

@@ -1,7 +1,7 @@
-"""Answers of the fitter, remembered while the host they are about has not changed.
+"""Cached answers of the fitter, valid while the host has not changed.
 
-Refusals are remembered by row in arrays, so that a demand that fits nowhere costs the second
-time what a filter costs; placements by host, since few hosts are ever asked for one.
+Refusals are kept by row in arrays, so that a shape that fits nowhere costs the second time what a
+filter costs; placements are kept by host, since few hosts are ever fitted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UNCOUNTED: Final = frozenset(
         "affinity_not_satisfiable",
     }
 )
-"""Codes that are no matter of how much: their numbers, where there are any, compare to nothing."""
+"""Codes that are not about amounts: their numbers, where there are any, are not comparable."""
 
 _UNITS: Final = {
     "not_enough_memory": "MiB",
@@ -66,9 +66,9 @@ _UNITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What of a host kept a guest out, as one code and the two numbers that were nearest.
+    """Why a guest does not fit a host, as one code and the numbers of the nearest NUMA cell.
 
-    `what` it lacks in words, where the code alone does not say which.
+    `what` is lacking in words, where the code alone is not specific.
     """
 
     code: str
@@ -78,7 +78,7 @@ class Lack:
 
     @property
     def numbers(self) -> tuple[int, int] | tuple[None, None]:
-        """What was needed and what there is, where that is what kept it out."""
+        """Need and have, where the code is about amounts."""
         return (None, None) if self.code in _UNCOUNTED else (self.need, self.have)
 
     @property
@@ -92,7 +92,7 @@ _Known = tuple[HostTopology, Mapping[str, Inventory], Placement | None]
 
 
 class Answers:
-    """What the fitter said of one shape on the hosts of one fleet."""
+    """The fitter's answers about one shape on the hosts of one fleet."""
 
     def __init__(self, shape: Shape, fleet: Fleet, *, pack: bool) -> None:
         self.fleet = fleet
@@ -100,17 +100,17 @@ class Answers:
         self._pack = pack
         self._placed: dict[str, _Known] = {}
         rows = len(fleet) if shape.has_place else 0
-        self._asked = np.full(rows, NEVER, np.int64)
+        self._refused_at = np.full(rows, NEVER, np.int64)
         self._kinds: list[tuple[str, str]] = []
         self._code = np.zeros(rows, np.int16)
         self._need = np.zeros(rows, np.int64)
         self._have = np.zeros(rows, np.int64)
 
     def refused(self, alive: Mask) -> Mask:
-        """Return which of these rows were refused, and have not changed since."""
+        """Return which of these rows were refused and have not changed since."""
         if not self._shape.has_place:
             return np.zeros(len(alive), np.bool_)
-        return np.asarray(alive & (self._asked >= self.fleet.ticks))
+        return np.asarray(alive & (self._refused_at >= self.fleet.ticks))
 
     def fit(self, row: int) -> Placement | Lack | None:
         """Return where the shape fits on the host, what it lacks, or None if it has no place."""
@@ -127,7 +127,7 @@ class Answers:
         return answer
 
     def removals(self, refused: Mask) -> Iterator[Removal]:
-        """Yield, of these rows that were refused, how many for which reason, and the nearest."""
+        """Yield the refused rows counted by reason, with the nearest of each."""
         rows = np.flatnonzero(refused)
         codes = self._code[rows]
         for number in dict.fromkeys(codes.tolist()):
@@ -153,18 +153,18 @@ class Answers:
             self._kinds.append(kind)
         self._code[row] = self._kinds.index(kind)
         self._need[row], self._have[row] = lack.need, lack.have
-        self._asked[row] = self.fleet.tick
+        self._refused_at[row] = self.fleet.tick
         return lack
 
 
 class Fits:
-    """The answers about the shapes that were asked for lately."""
+    """The answers about recently requested shapes, least recently used evicted first."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[Shape, bool], Answers] = OrderedDict()
 
     def of(self, shape: Shape, fleet: Fleet, *, pack: bool) -> Answers:
-        """Return what is remembered of a shape on this fleet; a new fleet is asked anew."""
+        """Return the answers about a shape on this fleet; empty for a rebuilt fleet."""
         key = (shape, pack)
         answers = self._known.get(key)
         if answers is None or answers.fleet is not fleet:
@@ -176,16 +176,15 @@ class Fits:
 
 
 def fit_or_lack(shape: Shape, host: Host, *, pack: bool) -> Placement | Lack | None:
-    """Return where the shape fits on a host, what it lacks, or None; nothing is remembered."""
+    """Return where the shape fits on a host, what it lacks, or None; not cached."""
     answer = place(shape, host, pack=pack)
     return lack_of(answer, shape.guest) if isinstance(answer, Misfit) else answer
 
 
 def lack_of(misfit: Misfit, guest: GuestTopology | None) -> Lack:
-    """Return the one reason of a misfit: the rule that decided, with its own numbers.
+    """Return the one reason of a misfit: the rule that decided, with its numbers.
 
-    Where a guest cell fits no host cell, that is what the nearest host cell lacks for it: what
-    other cells, and other guest cells, lack kept nobody out.
+    Where a guest cell fits no host cell, the reason is what the nearest host cell lacks for it.
     """
     cell = _cell_of(guest, misfit.guest_cell)
     pairs = [pair for pair in misfit.cells if cell is not None and pair.guest_cell == cell.id]
@@ -205,7 +204,7 @@ def _cell_of(guest: GuestTopology | None, cell_id: int | None) -> GuestCell | No
 
 
 def _of_pair(pair: CellMisfit, cell: GuestCell) -> Lack:
-    """Return a pair's reason; pages as the memory they are, with their size in words."""
+    """Return a pair's reason; pages are given in MiB, with the page size in words."""
     need, have = pair.need, pair.have
     if pair.code not in ("not_enough_pages", "page_size_not_offered"):
         return Lack(pair.code, need, have)

@@ -1,8 +1,8 @@
-"""The hosts as a scheduler last saw them, with what it asks of them kept in arrays.
+"""The hosts as a scheduler last read them, with columns (NumPy arrays) of what is queried.
 
-A filter over ten thousand hosts is then a few array operations. What is kept is decided by
-who asks: a column is a plain function of a host (or NUMA cell), computed for all hosts when
-first asked for and kept current as hosts change.
+A filter over ten thousand hosts is then a few array operations. A column is named by a plain
+function of a host (or NUMA cell); it is computed for all hosts when first used, updated as hosts
+change, and evicted when it has not been used lately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from conductor.scheduling.fleet.history import Habits
+from conductor.scheduling.fleet.history import SchedulingHistory
 from conductor.scheduling.request.group_rules import HOST
 from conductor.scheduling.request.shared_providers import NO_SHARED_PROVIDERS
 from conductor.store.records import Host
@@ -42,7 +42,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What operators defined about hosts."""
+    """Availability zones and aggregates."""
 
     zones: Mapping[str, frozenset[str]] = field(default_factory=dict)
     aggregates: tuple[Aggregate, ...] = ()
@@ -54,7 +54,7 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tagged:
-    """The hosts of an aggregate, and the value that its metadata has for the key asked for."""
+    """The hosts of an aggregate, and the value of the queried key in its metadata."""
 
     hosts: Mask
     value: str
@@ -68,9 +68,9 @@ class Tagged:
 class Fleet:
     """Hosts by row, in order of name; rows are stable while no host comes or goes.
 
-    `up` says which have been heard of, `busy` how many operations wait for each; `ticks` when
-    each was put last, in a count of puts that stands at `tick`. `beside` are the providers that
-    are no hosts.
+    `up` is the mask of hosts with a recent heartbeat, `busy` how many operations wait for each.
+    `ticks` is when each row was last put, in a count of puts that stands at `tick`. `providers`
+    are the providers other than hosts.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Fleet:
         hosts: Iterable[Host],
         up: Iterable[str] = (),
         catalogue: Catalogue | None = None,
-        habits: Habits | None = None,
+        history: SchedulingHistory | None = None,
     ) -> None:
         self.hosts = sorted(hosts, key=_by_name)
         self.rows = {host.name: row for row, host in enumerate(self.hosts)}
         self.catalogue = catalogue or Catalogue()
-        self.habits = habits or Habits()
+        self.history = history or SchedulingHistory()
         self.up: Mask = self.mask(up)
         self.busy: Numbers = np.zeros(len(self.hosts), np.int64)
         self._columns: OrderedDict[HostColumn, Numbers] = OrderedDict()
@@ -94,7 +94,7 @@ class Fleet:
         self._zones: dict[str, Mask] = {}
         self._tagged: OrderedDict[str, tuple[Tagged, ...]] = OrderedDict()
         self._before: dict[str, Host] | None = None
-        self.beside = NO_SHARED_PROVIDERS
+        self.providers = NO_SHARED_PROVIDERS
         self.tick = 0
         self.ticks: Numbers = np.zeros(len(self.hosts), np.int64)
 
@@ -138,13 +138,13 @@ class Fleet:
         return self._cells[of]
 
     def mask(self, names: Iterable[str]) -> Mask:
-        """Return which rows are hosts of these names; unknown names are nobody's."""
+        """Return which rows are hosts of these names; unknown names are ignored."""
         mask = np.zeros(len(self.hosts), np.bool_)
         mask[[self.rows[name] for name in names if name in self.rows]] = True
         return mask
 
     def numbers(self, of: Mapping[str, int]) -> Numbers:
-        """Return the numbers by row of what is counted by host name; hosts without have 0."""
+        """Return by row what is counted by host name, 0 for hosts that are missing."""
         numbers = np.zeros(len(self.hosts), np.int64)
         for name, count in of.items():
             if name in self.rows:
@@ -179,9 +179,9 @@ class Fleet:
     def at(self, scope: str, places: Iterable[int]) -> Mask:
         """Return which rows are in one of these places of a scope."""
         labels = self.labels(scope)
-        asked = np.zeros(len(self.hosts) + 1, np.bool_)
-        asked[list(places)] = True
-        return asked[labels]
+        wanted = np.zeros(len(self.hosts) + 1, np.bool_)
+        wanted[list(places)] = True
+        return wanted[labels]
 
     def place_of(self, scope: str, host: str) -> int | None:
         """Return the number of a host's place in a scope, or None where it has none."""
@@ -192,9 +192,9 @@ class Fleet:
         return None if label == NO_PLACE else label
 
     def put(self, host: Host) -> None:
-        """Replace a known host by its newer self, in time that does not grow with the fleet.
+        """Replace a known host by a newer row; the cost does not depend on the fleet's size.
 
-        A host whose count of NUMA cells has changed makes the cell columns anew.
+        A changed number of NUMA cells drops the cell columns.
         """
         row = self.rows[host.name]
         before = self.hosts[row]
@@ -215,20 +215,20 @@ class Fleet:
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """Take back, at the end of the block, whatever was changed in it: for planning ahead."""
+        """Revert at the end of the block all changes to hosts and providers made within it."""
         outer, self._before = self._before, {}
-        beside = self.beside
+        providers = self.providers
         try:
             yield
         finally:
-            self.beside = beside
+            self.providers = providers
             before, self._before = self._before, None
             for host in before.values():
                 self.put(host)
             self._before = outer
 
     def _most_cells(self) -> int:
-        """Return how many NUMA cells a column has room for: one even where no host has any."""
+        """Return how many NUMA cells a column has, at least one."""
         return max((len(host.topology.cells) for host in self.hosts), default=0) or 1
 
     def _number_places(self, scope: str) -> Numbers:

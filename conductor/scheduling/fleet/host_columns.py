@@ -1,4 +1,4 @@
-"""The columns that filters and weighers share: plain functions of a host or a NUMA cell."""
+"""The columns that filters and weighers use: plain functions of a host or a NUMA cell."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from models.units import KIB_PER_MIB
 class CellNeeds:
     """What a guest with dedicated CPUs needs of each of so many NUMA cells, its largest at most.
 
-    `memory_mib` is 0 where the guest names page sizes: those are the fitter's to count.
+    `memory_mib` is 0 where the guest has page sizes, which only the fitter counts.
     """
 
     cells: int
@@ -52,7 +52,7 @@ def cell_needs(shape: Shape) -> CellNeeds | None:
 
 @lru_cache(maxsize=256)
 def left_column(resource_class: str) -> HostColumn:
-    """Return the column of what is left of a class; the same function for the same class."""
+    """Return the column of the free amount of a class; the same function for the same class."""
 
     def left(host: Host) -> int:
         return left_of(host, resource_class)
@@ -62,7 +62,7 @@ def left_column(resource_class: str) -> HostColumn:
 
 @lru_cache(maxsize=256)
 def capacity_column(resource_class: str) -> HostColumn:
-    """Return the column of what can be claimed of a class in all."""
+    """Return the column of the capacity of a class."""
 
     def whole(host: Host) -> int:
         inventory = host.inventory.get(resource_class)
@@ -73,7 +73,7 @@ def capacity_column(resource_class: str) -> HostColumn:
 
 @lru_cache(maxsize=256)
 def most_column(resource_class: str) -> HostColumn:
-    """Return the column of what one guest can have of a class, were the host empty."""
+    """Return the column of the most that one guest can have of a class on an empty host."""
 
     def most(host: Host) -> int:
         return most_of(host, resource_class)
@@ -83,7 +83,7 @@ def most_column(resource_class: str) -> HostColumn:
 
 @lru_cache(maxsize=256)
 def trait_column(trait: str) -> HostColumn:
-    """Return the column of who has a trait; that of threads follows from the hardware too."""
+    """Return the column of hosts with a trait; the one of threads is derived from hardware too."""
 
     def has(host: Host) -> int:
         return has_trait(host, trait)
@@ -93,7 +93,7 @@ def trait_column(trait: str) -> HostColumn:
 
 @lru_cache(maxsize=64)
 def architecture_column(trait: str) -> HostColumn:
-    """Return the column of who is of an architecture, or has not said of which."""
+    """Return the column of hosts of an architecture, or of an unreported one."""
 
     def says(host: Host) -> int:
         return is_of(host, trait)
@@ -103,7 +103,7 @@ def architecture_column(trait: str) -> HostColumn:
 
 @lru_cache(maxsize=256)
 def capability_column(name: str, condition: Condition) -> HostColumn:
-    """Return the column of whose capability meets a condition; nobody has unknown ones."""
+    """Return the column of hosts whose capability meets a condition; never an unknown one."""
     read = CAPABILITIES.get(name)
 
     def has(host: Host) -> int:
@@ -118,12 +118,12 @@ def instances(host: Host) -> int:
 
 
 def free_devices(host: Host) -> int:
-    """Return how many devices of a host nobody has taken."""
+    """Return how many devices of a host are free."""
     return sum(left_of(host, name) for name in host.inventory if name.startswith(DEVICE_CLASS))
 
 
 def free_cpus(cell: HostCell) -> int:
-    """Return how many dedicated CPUs of the cell nobody has taken."""
+    """Return how many dedicated CPUs of the cell are free."""
     return cell.free_cpus.bit_count()
 
 
@@ -137,9 +137,9 @@ def free_memory_mib(cell: HostCell) -> int:
 
 @lru_cache(maxsize=32)
 def free_pages_mib(page_size_kib: int) -> CellColumn:
-    """Return the column of the MiB in the roomiest pool of a size, or of small, large, any pages.
+    """Return the column of the MiB in the largest free pool of a size, or small, large, any pages.
 
-    An upper bound: memory has to be a whole number of pages, which is the fitter's to say.
+    An upper bound: whether the memory is a whole number of pages is checked by the fitter.
     """
 
     def free(cell: HostCell) -> int:
@@ -156,7 +156,7 @@ def free_pages_mib(page_size_kib: int) -> CellColumn:
 
 
 def free_cores(cell: HostCell) -> int:
-    """Return how many cores have no thread taken; a CPU without siblings is a core."""
+    """Return how many cores have all threads free; a CPU without siblings is a core."""
     free = cell.free_cpus
     known = reduce(or_, cell.siblings, 0)
     return sum(not core & ~free for core in cell.siblings) + (free & ~known).bit_count()
@@ -174,10 +174,10 @@ def is_enabled(host: Host) -> int:
 
 
 def is_forced_down(host: Host) -> int:
-    """Return 1 for a host that an operator has declared dead."""
+    """Return 1 for a host that an operator has forced down."""
     return host.forced_down
 
 
 def is_degraded(host: Host) -> int:
-    """Return 1 for a host whose accounts or hardware cannot be believed."""
+    """Return 1 for a host whose allocations or hardware are inconsistent."""
     return host.degraded is not None

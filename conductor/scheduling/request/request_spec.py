@@ -1,4 +1,4 @@
-"""What one instance asks of a host: everything the scheduler decides by, in one frozen value."""
+"""The request spec: all that one instance requires of a host, in one frozen value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conductor.placement.request_groups import CandidateRequest
 from conductor.placement.requested_amounts import largest_of, request_of, total_of
 from conductor.placement.resources import MEMORY_MB, VCPU, amounts
 from conductor.scheduling.request.group_rules import GroupRule
-from conductor.scheduling.request.shared_providers import Held
+from conductor.scheduling.request.shared_providers import ProviderAmounts
 from conductor.store.records import Host, Instance
 from models.hardware import (
     Flavor,
@@ -39,17 +39,17 @@ AGGREGATE_SPEC: Final = "aggregate_instance_extra_specs:"
 
 
 SOURCE: Final = "source_host"
-"""Where the request spec of an instance that moves says where it is."""
+"""Key of an instance's `request_spec`: the host that it moves from."""
 
 PAGE_SIZES: Final = "page_sizes_kib"
-"""Where that of a guest that moves while it runs says the page size of each of its cells."""
+"""Key of an instance's `request_spec`: of a live migration, the page size of each guest cell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What all instances of one flavor and image ask, and the two themselves.
+    """What all instances of one flavor and image require, and the two themselves.
 
-    Compared by identity, so that what was found out about a shape can be remembered cheaply.
+    Compared by identity, which makes it a cheap cache key.
     """
 
     flavor: Flavor
@@ -57,7 +57,7 @@ class Shape:
     guest: GuestTopology | None
     amounts: Mapping[str, int]
     aggregate_specs: Mapping[str, Condition]
-    wishes: HostRequirements
+    host_requirements: HostRequirements
     devices: tuple[PciRequest, ...]
     request: CandidateRequest
     least: Resources
@@ -70,12 +70,13 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """What an instance asks of its host.
+    """What an instance requires of its host.
 
     `host` and `zone` are the only ones allowed where named; `source` is where it moves from;
-    `preferred` hosts come first, in their order; `ignored` were tried and refused. `beside` and
-    `apart` are hosts. `held` is what it has, while it moves, of providers that are no hosts. One
-    that is `forced` has no rule about hosts left but what is physical.
+    `preferred` hosts come first, in their order; `ignored` ones were tried and refused.
+    `companion_hosts` and `avoided_hosts` are those of the hints `same_host` and `different_host`.
+    `allocated` is what it has, while it moves, of providers other than hosts. A `forced` spec is
+    checked by the physical filters only.
     """
 
     instance_id: str
@@ -86,33 +87,33 @@ class RequestSpec:
     source: str | None = None
     preferred: tuple[str, ...] = ()
     ignored: frozenset[str] = frozenset()
-    beside: frozenset[str] | None = None
-    apart: frozenset[str] = frozenset()
+    companion_hosts: frozenset[str] | None = None
+    avoided_hosts: frozenset[str] = frozenset()
     group: GroupRule | None = None
     forced: bool = False
-    held: Held = field(default_factory=lambda: FrozenMap({}))
+    allocated: ProviderAmounts = field(default_factory=lambda: FrozenMap({}))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What of a demand is not in its own record: earlier tries, other instances, its group."""
+    """What a request spec has from outside the instance: earlier tries, other instances, group."""
 
     preferred: tuple[str, ...] = ()
     ignored: frozenset[str] = frozenset()
     host_of: Mapping[str, str | None] = field(default_factory=dict)
     group: GroupRule | None = None
     forced: bool = False
-    held: Held = field(default_factory=lambda: FrozenMap({}))
+    allocated: ProviderAmounts = field(default_factory=lambda: FrozenMap({}))
 
 
-def request_spec_of(instance: Instance, around: RequestContext) -> RequestSpec:
-    """Return what the instance asks; raise `Rejected` for a flavor and image that contradict.
+def request_spec_of(instance: Instance, context: RequestContext) -> RequestSpec:
+    """Return the instance's request spec; raise `Rejected` for a flavor and image that contradict.
 
-    What is built beside an instance without a host finds none. Later that wish has been granted:
-    companions that have gone since bind nobody to a host.
+    A build with `same_host` of instances that have no host finds none. Once built, the hint no
+    longer binds it to companions that have been deleted.
     """
-    spec, hints = instance.request_spec, said_hints(instance)
-    beside = _hosts(hints.with_instances, around.host_of)
+    spec, hints = instance.request_spec, scheduler_hints_of(instance)
+    companion_hosts = _hosts(hints.with_instances, context.host_of)
     bound = bool(hints.with_instances) and instance.state is InstanceState.BUILDING
     return RequestSpec(
         instance_id=instance.id,
@@ -121,17 +122,17 @@ def request_spec_of(instance: Instance, around: RequestContext) -> RequestSpec:
         zone=spec.get("availability_zone"),
         host=spec.get("host"),
         source=spec.get(SOURCE),
-        preferred=around.preferred,
-        ignored=around.ignored,
-        beside=beside if beside or bound else None,
-        apart=_hosts(hints.apart_from, around.host_of),
-        group=None if around.forced else around.group,
-        forced=around.forced,
-        held=around.held,
+        preferred=context.preferred,
+        ignored=context.ignored,
+        companion_hosts=companion_hosts if companion_hosts or bound else None,
+        avoided_hosts=_hosts(hints.apart_from, context.host_of),
+        group=None if context.forced else context.group,
+        forced=context.forced,
+        allocated=context.allocated,
     )
 
 
-def said_hints(instance: Instance) -> Hints:
+def scheduler_hints_of(instance: Instance) -> Hints:
     """Return the scheduler hints of the instance's request."""
     return hints_of(instance.request_spec.get("scheduler_hints") or {})
 
@@ -168,7 +169,7 @@ def shape_of(
 def _with_pages(
     guest: GuestTopology | None, sizes_kib: tuple[int | None, ...]
 ) -> GuestTopology | None:
-    """Return the guest with these pages and no others, where any are said."""
+    """Return the guest with exactly these page sizes, where any are given."""
     if guest is None or len(sizes_kib) != len(guest.cells):
         return guest
     cells = (
@@ -180,8 +181,8 @@ def _with_pages(
 def place(shape: Shape, host: Host, *, pack: bool) -> Placement | Misfit | None:
     """Return where on the host's NUMA cells, and with which devices, the shape fits, or why not.
 
-    None has no place: it asks for neither. Devices of a class that the host itself has none of
-    are those of a provider below it, and only counted.
+    None for a shape that requests neither. Devices of a class that is not in the host's own
+    inventory belong to a child provider, and are only counted.
     """
     # A host has a class in its inventory exactly where it has pools of it.
     devices = [device for device in shape.devices if device.resource_class in host.inventory]

@@ -1,4 +1,4 @@
-"""What a `SelectHosts` message still asks, read from the store: is it current, and of whom."""
+"""From a `SelectHosts` message to request specs: is it current, which instances, which groups."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from conductor.scheduling.request.request_spec import (
     RequestContext,
     RequestSpec,
     request_spec_of,
-    said_hints,
+    scheduler_hints_of,
 )
-from conductor.scheduling.request.shared_providers import Held
+from conductor.scheduling.request.shared_providers import ProviderAmounts
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Decision, Instance, Migration, OperationRecord
 from models.errors import Broken, Rejected
@@ -25,7 +25,7 @@ from models.messages.internal import SCHEDULER, HostRequest, SelectHosts
 
 
 def is_current(operation: OperationRecord | None, message: SelectHosts) -> bool:
-    """Say whether the operation still waits for the answer to exactly this message."""
+    """Return whether the operation still waits for the reply to exactly this message."""
     return (
         operation is not None
         and not operation.state.ended
@@ -41,8 +41,8 @@ def decision_id(message: SelectHosts, instance_id: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
 
 
-def decided(uow: UnitOfWork, message: SelectHosts) -> list[Decision]:
-    """Return the decisions this message has led to, in its order: none unless it was answered."""
+def decisions_of(uow: UnitOfWork, message: SelectHosts) -> list[Decision]:
+    """Return the decisions made on this message, in its order; none where it was not handled."""
     order = {
         decision_id(message, host_request.instance_id): at
         for at, host_request in enumerate(message.host_requests)
@@ -53,7 +53,7 @@ def decided(uow: UnitOfWork, message: SelectHosts) -> list[Decision]:
 def operations_of(
     uow: UnitOfWork, message: SelectHosts, known: OperationRecord | None = None
 ) -> dict[str, OperationRecord]:
-    """Return the operation that asks, and those of its wants, by id; `known` is not read again."""
+    """Return by id the message's operation and those of its requests; `known` is not reread."""
     ids = {
         message.token.operation_id,
         *(host_request.operation_id for host_request in message.host_requests),
@@ -73,7 +73,7 @@ def still_requested(
     instances: Mapping[str, Instance],
     operations: Mapping[str, OperationRecord],
 ) -> tuple[HostRequest, ...]:
-    """Return the wants whose instance lives and whose own operation has not ended meanwhile."""
+    """Return the host requests whose instance exists and whose own operation has not ended."""
     running = {operation.id for operation in operations.values() if not operation.state.ended}
     return tuple(
         host_request
@@ -82,14 +82,15 @@ def still_requested(
     )
 
 
-def moving(
+def with_move_targets(
     uow: UnitOfWork, message: SelectHosts, instances: Mapping[str, Instance]
 ) -> dict[str, Instance]:
-    """Return the instances as they ask: one that moves asks with its migration's flavor and host.
+    """Return the instances, each that moves with its migration's target flavor and host.
 
-    It has a host already, and keeps it; what it asks for is the target (`Want.migration_id`).
+    It has a host already, and keeps it; the request is for the target
+    (`HostRequest.migration_id`).
     """
-    asking = dict(instances)
+    requesting = dict(instances)
     for host_request in message.host_requests:
         migration = (
             uow.migrations.get(host_request.migration_id) if host_request.migration_id else None
@@ -97,7 +98,7 @@ def moving(
         instance = instances.get(host_request.instance_id)
         if migration is None or instance is None:
             continue
-        asking[instance.id] = replace(
+        requesting[instance.id] = replace(
             instance,
             flavor=migration.target_flavor,
             host=None,
@@ -109,18 +110,18 @@ def moving(
                 PAGE_SIZES: _page_sizes(migration),
             },
         )
-    return asking
+    return requesting
 
 
 def _page_sizes(migration: Migration) -> tuple[int | None, ...]:
-    """Return the sizes that a guest has to keep: its memory is copied page by page."""
+    """Return the page sizes that a live migration has to keep: memory is copied page by page."""
     if migration.kind is not MigrationKind.LIVE_MIGRATION or migration.source_placement is None:
         return ()
     return tuple(cell.page_size_kib for cell in migration.source_placement.cells)
 
 
 class RequestSpecs:
-    """Turns wants into demands, each knowing where earlier ones of the same ask would go."""
+    """Makes request specs; group members know the hosts selected earlier in the same message."""
 
     def __init__(self, uow: UnitOfWork, message: SelectHosts) -> None:
         self._uow = uow
@@ -128,58 +129,58 @@ class RequestSpecs:
         self._rules: dict[str, GroupRule] = {}
 
     def of(self, instance: Instance, *, forced: bool = False) -> RequestSpec:
-        """Return the instance's demand; raise `Rejected` where it contradicts itself.
+        """Return the instance's request spec; raise `Rejected` where it contradicts itself.
 
-        Raises `Broken` for an instance that holds a host already: nobody may hold two.
+        Raises `Broken` for an instance that has a host already: it may not have two.
         """
         if instance.host is not None:
             message = f"{instance.id} asks for a host while it holds {instance.host}"
             raise Broken("instance_holds_host", message, instance=instance.id, host=instance.host)
-        hints = said_hints(instance)
+        hints = scheduler_hints_of(instance)
         named = (*hints.with_instances, *hints.apart_from)
         others = self._uow.instances.where(id=named) if named else []
-        around = RequestContext(
+        context = RequestContext(
             self._message.alternates,
             frozenset(self._message.ignored),
             {other.id: other.host for other in others},
             self._rule(instance),
             forced,
-            self._beside(instance),
+            self._provider_amounts(instance),
         )
-        return request_spec_of(instance, around)
+        return request_spec_of(instance, context)
 
     def joined(self, spec: RequestSpec, host: str) -> None:
-        """Remember that the demand's instance would be on `host`, for the next of its group."""
+        """Note that the spec's instance was selected for `host`, for the next of its group."""
         if spec.group is not None:
             self._rules[spec.group.name] = spec.group.joined_by(host)
 
-    def _beside(self, instance: Instance) -> Held:
-        """Return what an instance that moves holds of providers that are no hosts."""
+    def _provider_amounts(self, instance: Instance) -> ProviderAmounts:
+        """Return what an instance that moves has allocated from providers other than hosts."""
         if instance.request_spec.get(SOURCE) is None:
             return {}
-        held = {
+        amounts = {
             allocation.provider: allocation.amounts
             for allocation in self._uow.allocations.where(consumer_id=instance.id)
         }
-        found = self._uow.providers.where(name=list(held)) if held else []
-        return {provider.id: held[provider.name] for provider in found}
+        found = self._uow.providers.where(name=list(amounts)) if amounts else []
+        return {provider.id: amounts[provider.name] for provider in found}
 
     def _rule(self, instance: Instance) -> GroupRule | None:
         if instance.group is None:
             return None
         if instance.group not in self._rules:
             self._rules[instance.group] = group_rule(self._uow, instance.group, self._message)
-        return replace(self._rules[instance.group], domain=said_hints(instance).domain)
+        return replace(self._rules[instance.group], domain=scheduler_hints_of(instance).domain)
 
 
 def group_rule(
     uow: UnitOfWork, name: str, message: SelectHosts, *, lock: bool = False
 ) -> GroupRule:
-    """Return a group's rule with its members but those that ask, who are no company for themselves.
+    """Return a group's rule with its members, without the instances of the message itself.
 
-    A member that moves is in both places until the move is over. Locked, no other transaction
-    that locks the group places a member until this one ends. Raises `Rejected` for an
-    unknown group.
+    A member that moves counts on both hosts until the move is over. With `lock`, no other
+    transaction that locks the group places a member until this one ends. Raises `Rejected`
+    (`group_unknown`).
     """
     read = uow.catalogue.lock if lock else uow.catalogue.get
     entry = read("server_group", name)
@@ -187,29 +188,29 @@ def group_rule(
         raise Rejected("group_unknown", f"group is {name}: there is no such group", key="group")
     rule = rule_of(name, entry.body)
     read_members = _by_domain if rule.policy == "fault-domain" else _counted
-    asking = {host_request.instance_id for host_request in message.host_requests}
-    return replace(rule, members=tuple(read_members(uow, name, asking)))
+    requesting = {host_request.instance_id for host_request in message.host_requests}
+    return replace(rule, members=tuple(read_members(uow, name, requesting)))
 
 
-def _counted(uow: UnitOfWork, name: str, asking: Set[str]) -> Iterator[Member]:
-    """Yield the members by host as the store counts them, which reads only those that move."""
+def _counted(uow: UnitOfWork, name: str, requesting: Set[str]) -> Iterator[Member]:
+    """Yield the members by host as the store counts them; only those that move are read."""
     hosts = Counter(uow.instances.hosts_of_group(name))
     ends = _ends_of_moves(uow)
-    for instance in uow.instances.where(id=sorted(asking | ends.keys()), group=name):
+    for instance in uow.instances.where(id=sorted(requesting | ends.keys()), group=name):
         if instance.host is not None and _lives(instance):
             hosts[instance.host] -= 1
-            hosts.update(_hosts_of(instance, ends) if instance.id not in asking else ())
+            hosts.update(_hosts_of(instance, ends) if instance.id not in requesting else ())
     for host in sorted(hosts):
         yield from [Member(host)] * hosts[host]
 
 
-def _by_domain(uow: UnitOfWork, name: str, asking: Set[str]) -> Iterator[Member]:
-    """Yield the members with their fault domains, which only they themselves know."""
+def _by_domain(uow: UnitOfWork, name: str, requesting: Set[str]) -> Iterator[Member]:
+    """Yield the members with their fault domains, for which every member is read."""
     ends = _ends_of_moves(uow)
     for instance in uow.instances.where(group=name):
-        if instance.id not in asking and _lives(instance):
+        if instance.id not in requesting and _lives(instance):
             for host in sorted(_hosts_of(instance, ends)):
-                yield Member(host, said_hints(instance).domain)
+                yield Member(host, scheduler_hints_of(instance).domain)
 
 
 def _ends_of_moves(uow: UnitOfWork) -> dict[str, set[str]]:

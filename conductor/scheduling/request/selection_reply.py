@@ -1,4 +1,4 @@
-"""The answer to an ask, made from its decisions: the same decisions make the same letter."""
+"""The reply to `SelectHosts`, a pure function of its decisions, so that redelivery repeats it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from models.messages.internal import (
 
 
 def reply_message(message: SelectHosts, decisions: Sequence[Decision]) -> OutgoingMessage:
-    """Return the answer that these decisions are; the same decisions make the same letter."""
+    """Return the reply that these decisions make; equal decisions make an equal message."""
     token = message.token
     refused = next((decision for decision in decisions if decision.host is None), None)
     if refused is None:

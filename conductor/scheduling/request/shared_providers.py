@@ -1,7 +1,7 @@
-"""The providers beside the hosts, as decisions see them: children of hosts, and those that share.
+"""Resource providers other than hosts: children of hosts, and sharing providers.
 
-Few hosts have any. Where there are none, and the request has no groups, an instance takes all it
-asks of its host and nothing here is looked at.
+Few fleets have any. Without them, and without request groups, all of an instance's amounts come
+from its host and nothing of this module runs.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ from models.hardware import FrozenMap
 
 NO_PROVIDERS: Final = "no_providers"
 NO_PROVIDERS_TEXTS: Final = ("has no providers for all groups", "have no providers for all groups")
-"""What is said of a host, and of several, that have room for each group alone, and not for all."""
+"""The predicate, for one host and for several, where each group fits alone but not all together."""
 
-Held = Mapping[str, Resources]
+ProviderAmounts = Mapping[str, Resources]
 """Amounts by class, by provider id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """What an instance takes of its host, and of which providers beside it.
+class AllocationCandidate:
+    """What would be allocated from a host, and from which other providers (Placement's word).
 
-    `groups` says which provider, by name, serves each request group with a suffix.
+    `groups` maps each request group with a suffix to the name of the provider that serves it.
     """
 
-    own: Resources
-    beside: Held = field(default_factory=lambda: FrozenMap({}))
+    host_amounts: Resources
+    provider_amounts: ProviderAmounts = field(default_factory=lambda: FrozenMap({}))
     groups: Mapping[str, str] = field(default_factory=lambda: FrozenMap({}))
 
 
-class _Kin:
-    """Which providers are whose children and share with whom: nothing of it changes with use."""
+class _Relations:
+    """Which providers are whose children, and which share with whom; independent of use."""
 
     def __init__(self, providers: Iterable[Provider]) -> None:
         known = sorted(providers, key=lambda provider: provider.name)
-        self.sharing = {known_name.id: known_name for known_name in known if is_sharing(known_name)}
+        self.sharing = {provider.id: provider for provider in known if is_sharing(provider)}
         self._below: dict[str, list[Provider]] = defaultdict(list)
         self.in_tree: dict[str, list[str]] = defaultdict(list)
-        for known_name in known:
-            self.in_tree[known_name.root_id].append(known_name.id)
-            if known_name.parent_id is not None:
-                self._below[known_name.parent_id].append(known_name)
-        self.classes = frozenset(name for known_name in known for name in known_name.inventories)
+        for provider in known:
+            self.in_tree[provider.root_id].append(provider.id)
+            if provider.parent_id is not None:
+                self._below[provider.parent_id].append(provider)
+        self.classes = frozenset(name for provider in known for name in provider.inventories)
         self.shared_classes = frozenset(
             name for provider in self.sharing.values() for name in provider.inventories
         )
         self._with: dict[str, tuple[Sequence[str], tuple[str, ...]]] = {}
 
     def under(self, provider_id: str) -> Iterator[str]:
-        """Yield the ids of a provider's children, theirs behind each."""
+        """Yield the ids of a provider's descendants, depth first."""
         for child in self._below.get(provider_id, ()):
             yield child.id
             yield from self.under(child.id)
 
     def sharing_with(self, host: Host) -> tuple[str, ...]:
-        """Return the ids of who shares with a host's tree and is not in it, in order of name."""
+        """Return the ids of providers that share with a host's tree from outside, by name."""
         known = self._with.get(host.provider_id)
         if known is None or known[0] != host.aggregates:
             own = (root_of(host), *self._children(host.provider_id))
@@ -80,17 +80,17 @@ class _Kin:
 
 
 class SharedProviders:
-    """All providers that are no hosts, at one moment."""
+    """All providers other than hosts, at one moment; immutable."""
 
     def __init__(
         self,
         providers: Iterable[Provider] = (),
-        kin: _Kin | None = None,
+        relations: _Relations | None = None,
         best: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        """`kin` and `best`, which is by class and root, are what an earlier one found out."""
+        """`relations` and `best` (by class and root) are carried over from an earlier state."""
         self._by_id = {provider.id: provider for provider in providers}
-        self._kin = kin or _Kin(self._by_id.values())
+        self._relations = relations or _Relations(self._by_id.values())
         self._best = dict(best or {})
 
     def __bool__(self) -> bool:
@@ -110,43 +110,53 @@ class SharedProviders:
 
     def offers(self, names: Iterable[str]) -> bool:
         """Say whether any of them has one of these classes."""
-        return not self._kin.classes.isdisjoint(names)
+        return not self._relations.classes.isdisjoint(names)
 
     def tree_of(self, host: Host) -> Tree:
         """Return the tree that a host is the root of, with the providers that share with it."""
-        under = (self._by_id[name] for name in self._kin.under(host.provider_id))
-        sharing = (self._by_id[name] for name in self._kin.sharing_with(host))
+        under = (self._by_id[name] for name in self._relations.under(host.provider_id))
+        sharing = (self._by_id[name] for name in self._relations.sharing_with(host))
         return Tree((root_of(host), *under), tuple(sharing))
 
     def near(self, host: Host) -> tuple[SharedProviders, tuple[str, ...]]:
-        """Return those alone that a host's instances can use, and the ids of who shares of them."""
+        """Return only those that a host's instances can use, and the ids of the sharing ones."""
         near = self.tree_of(host).providers[1:]
         return SharedProviders(near), tuple(
             provider.id for provider in near if is_sharing(provider)
         )
 
-    def charged(self, held: Held, *, back: bool = False) -> SharedProviders:
-        """Return them with this much more in use, or less where it is given back."""
-        sign = -1 if back else 1
+    def allocate(self, amounts: ProviderAmounts) -> SharedProviders:
+        """Return them with these amounts more in use; unknown providers are left out."""
+        return self._with_used(amounts, 1)
+
+    def release(self, amounts: ProviderAmounts) -> SharedProviders:
+        """Return them with these amounts less in use; unknown providers are left out."""
+        return self._with_used(amounts, -1)
+
+    def _with_used(self, amounts: ProviderAmounts, sign: int) -> SharedProviders:
         changed = {
-            allocation: _used(self._by_id[allocation], amounts, sign)
-            for allocation, amounts in held.items()
-            if allocation in self._by_id
+            provider_id: _used(self._by_id[provider_id], resources, sign)
+            for provider_id, resources in amounts.items()
+            if provider_id in self._by_id
         }
         return self._with(changed) if changed else self
 
     def newer(self, changed: Mapping[str, Provider | None]) -> SharedProviders:
-        """Return them as these are now, by id; None is gone. Costs least where only use changed."""
+        """Return them with these states by id (None: deleted). Cheapest where only use changed."""
         known = self._by_id
         if all(
-            provider and key in known and _alike(provider, known[key])
-            for key, provider in changed.items()
+            provider and provider_id in known and _differ_in_use_only(provider, known[provider_id])
+            for provider_id, provider in changed.items()
         ):
             return self._with(
-                {key: provider for key, provider in changed.items() if provider is not None}
+                {
+                    provider_id: provider
+                    for provider_id, provider in changed.items()
+                    if provider is not None
+                }
             )
         return SharedProviders(
-            known_name for known_name in (known | dict(changed)).values() if known_name is not None
+            provider for provider in (known | dict(changed)).values() if provider is not None
         )
 
     def _with(self, changed: Mapping[str, Provider]) -> SharedProviders:
@@ -156,12 +166,13 @@ class SharedProviders:
             name: {**known, **self._best_under(roots & known.keys(), name, by_id)}
             for name, known in self._best.items()
         }
-        return SharedProviders(by_id.values(), self._kin, best)
+        return SharedProviders(by_id.values(), self._relations, best)
 
     def most(self, hosts: Iterable[Host], name: str) -> Mapping[str, int]:
-        """Return by host the most that one provider beside it has left of a class, where any has.
+        """Return by host the largest free amount of a class in any one other provider it can use.
 
-        Costs a look-up a host; what the providers have is added up once, and kept.
+        Hosts without such a provider are left out. One look-up a host: the maximum of each tree is
+        computed once and kept.
         """
         if not self.offers([name]):
             return {}
@@ -172,14 +183,14 @@ class SharedProviders:
             roots = {provider.root_id for provider in offering}
             self._best[name] = self._best_under(roots, name, self._by_id)
         best = self._best[name]
-        if name not in self._kin.shared_classes:
+        if name not in self._relations.shared_classes:
             return {host.name: best[host.provider_id] for host in hosts if host.provider_id in best}
-        kin, found = self._kin, {}
-        shared = {item: _room(self._by_id[item], name) for item in kin.sharing}
+        relations, found = self._relations, {}
+        shared = {sharing: _free(self._by_id[sharing], name) for sharing in relations.sharing}
         for host in hosts:
             most = best.get(host.provider_id, 0)
-            for item in kin.sharing_with(host):
-                most = max(most, shared[item])
+            for sharing in relations.sharing_with(host):
+                most = max(most, shared[sharing])
             found[host.name] = most
         return found
 
@@ -187,7 +198,7 @@ class SharedProviders:
         self, roots: Iterable[str], name: str, by_id: Mapping[str, Provider]
     ) -> dict[str, int]:
         return {
-            root: max(_room(by_id[item], name) for item in self._kin.in_tree[root])
+            root: max(_free(by_id[provider], name) for provider in self._relations.in_tree[root])
             for root in roots
         }
 
@@ -195,8 +206,8 @@ class SharedProviders:
 NO_SHARED_PROVIDERS = SharedProviders()
 
 
-def _alike(one: Provider, other: Provider) -> bool:
-    """Say whether two states of a provider differ in numbers only."""
+def _differ_in_use_only(one: Provider, other: Provider) -> bool:
+    """Return whether two states of a provider differ in amounts only."""
     return (
         one.inventories.keys() == other.inventories.keys()
         and one.traits == other.traits
@@ -205,28 +216,28 @@ def _alike(one: Provider, other: Provider) -> bool:
     )
 
 
-def shares_on(
-    host: Host, request: CandidateRequest, beside: SharedProviders, held: Held
-) -> Shares | None:
-    """Return what a request takes of a host and of the providers beside it, or nothing.
+def allocation_candidate(
+    host: Host, request: CandidateRequest, providers: SharedProviders, allocated: ProviderAmounts
+) -> AllocationCandidate | None:
+    """Return what a request would be allocated from a host and other providers, or None.
 
-    What the instance holds already, such as a disk on shared storage while it moves, is counted
-    as free: it takes its place.
+    What the instance has `allocated` already, such as a disk on shared storage while it moves,
+    counts as free: the new allocation replaces it.
     """
-    plain = request.groups[0].resources
-    if len(request.groups) == 1 and _fits_alone(host, plain):
-        return Shares(plain)
-    tree = beside.charged(held, back=True).tree_of(host)
+    unsuffixed = request.groups[0].resources
+    if len(request.groups) == 1 and room(host, unsuffixed) is None:
+        return AllocationCandidate(unsuffixed)
+    tree = providers.release(allocated).tree_of(host)
     found = next(candidates(tree, request), None)
-    return None if found is None else _shares(found, tree, host)
+    return None if found is None else _candidate_on(host, found, tree)
 
 
-def _shares(found: Candidate, tree: Tree, host: Host) -> Shares:
+def _candidate_on(host: Host, found: Candidate, tree: Tree) -> AllocationCandidate:
     names = {provider.id: provider.name for provider in tree.providers}
-    beside = {
-        allocation: took
-        for allocation, took in found.allocations.items()
-        if allocation != host.provider_id
+    provider_amounts = {
+        provider_id: amounts
+        for provider_id, amounts in found.allocations.items()
+        if provider_id != host.provider_id
     }
     groups = {
         suffix: ", ".join(names[name] for name in served)
@@ -234,14 +245,10 @@ def _shares(found: Candidate, tree: Tree, host: Host) -> Shares:
         if suffix
     }
     own = found.allocations.get(host.provider_id, FrozenMap({}))
-    return Shares(own, FrozenMap(beside), FrozenMap(groups))
+    return AllocationCandidate(own, FrozenMap(provider_amounts), FrozenMap(groups))
 
 
-def _fits_alone(host: Host, asked: Resources) -> bool:
-    return room(host, asked) is None
-
-
-def _room(provider: Provider, name: str) -> int:
+def _free(provider: Provider, name: str) -> int:
     inventory = provider.inventories.get(name)
     if inventory is None:
         return 0

@@ -100,7 +100,7 @@ def size_of(shape: Shape, fleet: Fleet) -> float:
 
 def usual(fleet: Fleet, asked: Shape) -> list[tuple[Shape, float]]:
     """Return the shapes that ask for most of the fleet, and their weights, the last one too."""
-    counts = dict(fleet.habits.asked)
+    counts = dict(fleet.history.requested)
     counts.setdefault(asked, 1)
     sized = [(shape, count, size_of(shape, fleet)) for shape, count in counts.items()]
     sized.sort(key=lambda item: -item[1] * item[2])

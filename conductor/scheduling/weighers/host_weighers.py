@@ -64,7 +64,7 @@ def _homes(spec: RequestSpec, fleet: Fleet) -> dict[str, list[int]]:
     """Return the places where other groups live, by scope, as often as groups live there."""
     own = None if spec.group is None else spec.group.name
     homes: dict[str, list[int]] = {}
-    for scope, host in fleet.habits.homes(besides=own):
+    for scope, host in fleet.history.homes(besides=own):
         place = fleet.place_of(scope, host)
         if place is not None:
             homes.setdefault(scope, []).append(place)
@@ -100,12 +100,12 @@ def cpus_left(spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
     return _left_of(PCPU if PCPU in spec.shape.amounts else VCPU, fleet, rows)
 
 
-def memory_left(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
+def memory_left(_spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
     """The host with most memory left."""
     return _left_of(MEMORY_MB, fleet, rows)
 
 
-def disk_left(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
+def disk_left(_spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
     """The host with most disk left."""
     return _left_of(DISK_GB, fleet, rows)
 
@@ -119,12 +119,12 @@ def own_cell(spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | float:
     return np.fromiter(same, np.float64, len(rows))
 
 
-def in_use(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
+def in_use(_spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
     """A host that has instances already."""
     return (fleet.column(instances)[rows] > 0).astype(np.float64)
 
 
-def usual_headroom_kept(spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
+def usual_room_kept(spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
     """Where the instance costs least room for what is usually asked, whole hosts included.
 
     A small instance goes where a large one would not fit anyway, and large spaces stay
@@ -146,12 +146,12 @@ def usual_headroom_kept(spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Float
     return weights
 
 
-def trustworthy(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | float:
+def trustworthy(_spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | float:
     """A host that has not failed lately what was placed there.
 
     The emptiest host of a fleet is often the one on which nothing works.
     """
-    failed = fleet.habits.failures()
+    failed = fleet.history.failures()
     if not failed:
         return 0.0
     weights = np.zeros(len(rows))
@@ -161,7 +161,7 @@ def trustworthy(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | f
     return weights
 
 
-def less_busy(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
+def less_busy(_spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
     """A host for which few operations wait, as a share of the busiest."""
     busy = fleet.busy[rows]
     return np.asarray(1.0 - busy / max(1, int(fleet.busy.max(initial=0))))
@@ -173,7 +173,7 @@ def own_host(spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats | float:
     return 0.0 if row is None else np.asarray(rows == row, np.float64)
 
 
-def few_instances(_demand: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
+def few_instances(_spec: RequestSpec, fleet: Fleet, rows: Numbers) -> Floats:
     """A host with few instances, as a share of the most that any has."""
     column = fleet.column(instances)
     return np.asarray(1.0 - column[rows] / max(1, int(column.max(initial=0))))
@@ -213,4 +213,4 @@ COMMON: Final[tuple[tuple[Weigher, float], ...]] = (
     (soft_group, 100.0),
 )
 SPREAD: Final = (*COMMON, (room_left, 1.0))
-PACK: Final = (*COMMON, (in_use, 10.0), (usual_headroom_kept, 1.0))
+PACK: Final = (*COMMON, (in_use, 10.0), (usual_room_kept, 1.0))

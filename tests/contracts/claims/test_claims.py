@@ -131,7 +131,7 @@ def test_two_releases_at_once_give_back_once(opener: Opener) -> None:
 def race(opener: Opener, asks: list[SelectHosts]) -> list[OutgoingMessage]:
     """Answer the messages from several schedulers at once, each on a store of its own."""
     start = threading.Barrier(RACERS)
-    shares = [asks[number::RACERS] for number in range(RACERS)]
+    candidate = [asks[number::RACERS] for number in range(RACERS)]
     schedulers = [Scheduler(opener()) for _ in range(RACERS)]
 
     def work(scheduler: Scheduler, share: list[SelectHosts]) -> list[OutgoingMessage]:
@@ -140,7 +140,7 @@ def race(opener: Opener, asks: list[SelectHosts]) -> list[OutgoingMessage]:
 
     with ThreadPoolExecutor(RACERS) as pool:
         jobs: list[Callable[[], list[OutgoingMessage]]] = [
-            pool.submit(work, *pair).result for pair in zip(schedulers, shares, strict=True)
+            pool.submit(work, *pair).result for pair in zip(schedulers, candidate, strict=True)
         ]
         return [outgoing for job in jobs for outgoing in job()]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conductor.placement.local.host_claims import release_claim
-from conductor.scheduling.fleet_refresh import FleetView
+from conductor.scheduling.fleet_cache import FleetCache
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.ports import Store
 from conductor.store.records import Heartbeat
@@ -16,7 +16,7 @@ RARELY = SchedulingSettings(refresh_s=3600)
 ALWAYS = SchedulingSettings(refresh_s=0)
 
 
-def seen(view: FleetView, store: Store) -> dict[str, tuple[int, bool]]:
+def seen(view: FleetCache, store: Store) -> dict[str, tuple[int, bool]]:
     """Look, and return every host's version and whether it is up."""
     with store.read() as uow:
         view.refresh(uow)
@@ -25,7 +25,7 @@ def seen(view: FleetView, store: Store) -> dict[str, tuple[int, bool]]:
 
 
 def test_a_view_follows_hosts_that_come_change_and_go(opener: Opener) -> None:
-    world, reader, view = World(opener()), opener(), FleetView(ALWAYS)
+    world, reader, view = World(opener()), opener(), FleetCache(ALWAYS)
     assert seen(view, reader) == {}
     world.add_hosts(host("a"), host("b"))
     assert seen(view, reader) == {"a": (1, True), "b": (1, True)}
@@ -41,7 +41,7 @@ def test_a_view_follows_hosts_that_come_change_and_go(opener: Opener) -> None:
 
 
 def test_a_view_hears_who_falls_silent_and_who_is_back(opener: Opener, clock: Clock) -> None:
-    world, reader, view = World(opener()), opener(), FleetView(ALWAYS)
+    world, reader, view = World(opener()), opener(), FleetCache(ALWAYS)
     world.add_hosts(host("a"), host("b"))
     assert seen(view, reader) == {"a": (1, True), "b": (1, True)}
     clock.now += ALWAYS.down_after_s + 1
@@ -56,7 +56,7 @@ def test_a_view_hears_who_falls_silent_and_who_is_back(opener: Opener, clock: Cl
 
 
 def test_nothing_new_is_no_new_revision(opener: Opener) -> None:
-    world, reader, view = World(opener()), opener(), FleetView(ALWAYS)
+    world, reader, view = World(opener()), opener(), FleetCache(ALWAYS)
     world.add_hosts(host("a"), host("b"), beat=False)
     seen(view, reader)
     before = view.revision

@@ -1,7 +1,7 @@
-"""The scheduler's view of the fleet: read once, then only what has changed.
+"""The scheduler's cache of the fleet: read once, then refreshed with what has changed.
 
-Where the store can tell what has changed, the hosts are followed at every look. Zones,
-aggregates, heartbeats and work under way are looked at every `refresh_s`.
+Where the store has a change feed, hosts are refreshed at every decision. Zones, aggregates,
+heartbeats, other providers and operations under way are read every `refresh_s`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from models.messages.catalogue import BUSY_LIMIT
 COMPUTE: Final = "compute"
 
 
-class FleetView:
-    """Hosts, heartbeats and catalogue as last read. Not for two threads at once.
+class FleetCache:
+    """Hosts, heartbeats and catalogue as last read. Not thread-safe.
 
-    `revision` grows whenever something is seen that a decision may depend on.
+    `revision` grows with every change that a decision may depend on.
     """
 
     def __init__(self, settings: SchedulingSettings) -> None:
@@ -39,51 +39,53 @@ class FleetView:
         self._follows = False
         self._read_at = -1e9
         self._entries: list[CatalogueEntry] = []
-        self._followed: Follower[Provider] = Follower("id", lambda provider: provider.generation)
+        self._provider_feed: Follower[Provider] = Follower(
+            "id", lambda provider: provider.generation
+        )
 
     def refresh(self, uow: UnitOfWork) -> bool:
-        """Follow the store as far as is due; say whether that was everything."""
+        """Read what is due; return whether that was everything."""
         now = time.monotonic()
         due = now - self._read_at >= self._settings.refresh_s
         if not due and not self._follows:
             return False
         catalogue = self._catalogue(uow) if due else self.fleet.catalogue
-        came = self._follow(uow, catalogue, due=due)
+        rebuilt = self._refresh_hosts(uow, catalogue, due=due)
         if due:
-            self._look_beside(uow)
-        if due or came:
-            self._hear(uow, anew=came)
-            self._watch(uow)
+            self._refresh_providers(uow)
+        if due or rebuilt:
+            self._refresh_up(uow, every_host=rebuilt)
+            self._refresh_busy(uow)
             self._read_at = now
         return due
 
-    def look_again(self, uow: UnitOfWork) -> None:
-        """Read whatever could make a yes of a no: hosts with more room, or back, or allowed now."""
-        self._look_beside(uow)
-        if self._follow(uow, self._catalogue(uow), due=False):
-            self._hear(uow, anew=True)
+    def reread(self, uow: UnitOfWork) -> None:
+        """Read all that could turn a refusal around: hosts freed, back up, or allowed by now."""
+        self._refresh_providers(uow)
+        if self._refresh_hosts(uow, self._catalogue(uow), due=False):
+            self._refresh_up(uow, every_host=True)
         else:
-            self._set_up(self.fleet.up | self._returned(uow, self._since(uow)))
+            self._set_up(self.fleet.up | self._back_up(uow, self._since(uow)))
         if self.fleet.tagged(BUSY_LIMIT):
-            self._watch(uow)
+            self._refresh_busy(uow)
 
-    def _look_beside(self, uow: UnitOfWork) -> None:
-        """Follow the providers that are no hosts; few, and claimed under their locks."""
-        changed = self._followed.changes(uow.providers)
+    def _refresh_providers(self, uow: UnitOfWork) -> None:
+        """Read the changed providers other than hosts; few, and claimed under their locks."""
+        changed = self._provider_feed.changes(uow.providers)
         if not changed:
             return
-        self.fleet.beside = self.fleet.beside.newer(changed)
+        self.fleet.providers = self.fleet.providers.newer(changed)
         self.revision += 1
 
     def put(self, hosts: Iterable[Host]) -> None:
-        """Take over hosts that this process has just written."""
+        """Take over host rows that this process has just committed."""
         for host in hosts:
             known = self.fleet.get(host.name)
             if known is not None and known.version < host.version:
                 self.fleet.put(host)
 
-    def _follow(self, uow: UnitOfWork, catalogue: Catalogue, *, due: bool) -> bool:
-        """Read what changed; say whether hosts came or went, which makes a new fleet."""
+    def _refresh_hosts(self, uow: UnitOfWork, catalogue: Catalogue, *, due: bool) -> bool:
+        """Read changed hosts; return whether the fleet was rebuilt: hosts or catalogue changed."""
         whole = not self._follows
         changes = uow.hosts.changes(self._mark)
         versions = changes.versions
@@ -99,9 +101,9 @@ class FleetView:
             known = {host.name: host for host in self.fleet.hosts}
             names = versions if whole else {**known, **read}
             hosts = [host for name in names if (host := read.get(name) or known.get(name))]
-            beside = self.fleet.beside
-            self.fleet = Fleet(hosts, catalogue=catalogue, habits=self.fleet.habits)
-            self.fleet.beside = beside
+            providers = self.fleet.providers
+            self.fleet = Fleet(hosts, catalogue=catalogue, history=self.fleet.history)
+            self.fleet.providers = providers
             self.revision += 1
             return True
         for host in read.values():
@@ -109,7 +111,7 @@ class FleetView:
         return False
 
     def _has_lost_some(self, uow: UnitOfWork, changed: Mapping[str, int]) -> bool:
-        """Say whether fewer hosts are left than were known: changes do not tell who was dropped."""
+        """Return whether hosts were deleted, which the change feed does not report."""
         came = sum(name not in self.fleet.rows for name in changed)
         return uow.hosts.count() != len(self.fleet) + came
 
@@ -124,21 +126,21 @@ class FleetView:
         self._entries = entries
         return catalogue_of(entries)
 
-    def _hear(self, uow: UnitOfWork, *, anew: bool) -> None:
-        """Note who fell silent and who is heard of again; of a new fleet, who is heard of at all.
+    def _refresh_up(self, uow: UnitOfWork, *, every_host: bool) -> None:
+        """Note which hosts went down and which are back up; of a rebuilt fleet, which are up.
 
-        Of those that are up only the silent are asked for, of those that are not, all: a fleet
-        that is well costs nothing.
+        Of hosts that are up only silent heartbeats are queried, of those down all: a healthy
+        fleet costs nothing.
         """
         fleet, since = self.fleet, self._since(uow)
-        if anew:
+        if every_host:
             self._set_up(fleet.mask(self._alive(uow.heartbeats.where(kind=COMPUTE), since)))
             return
         silent = fleet.mask(uow.heartbeats.silent(COMPUTE, since))
-        self._set_up(fleet.up & ~silent | self._returned(uow, since))
+        self._set_up(fleet.up & ~silent | self._back_up(uow, since))
 
-    def _returned(self, uow: UnitOfWork, since: float) -> Mask:
-        """Return which of those that were not up have been heard of again."""
+    def _back_up(self, uow: UnitOfWork, since: float) -> Mask:
+        """Return which of the hosts that were down have a recent heartbeat again."""
         down = [self.fleet.hosts[row].name for row in np.flatnonzero(~self.fleet.up)]
         beats = uow.heartbeats.where(kind=COMPUTE, name=down) if down else []
         return self.fleet.mask(self._alive(beats, since))
@@ -146,7 +148,7 @@ class FleetView:
     def _since(self, uow: UnitOfWork) -> float:
         return silent_before(uow, self._settings.down_after_s)
 
-    def _watch(self, uow: UnitOfWork) -> None:
+    def _refresh_busy(self, uow: UnitOfWork) -> None:
         """Note how many operations wait for each host."""
         busy = self.fleet.numbers(_busy(uow))
         self.revision += not np.array_equal(busy, self.fleet.busy)
@@ -176,9 +178,8 @@ def catalogue_of(entries: Iterable[CatalogueEntry]) -> Catalogue:
 
 def _busy(uow: UnitOfWork) -> Mapping[str, int]:
     """Return host to the number of operations that wait for it."""
-    awaited = uow.operations.awaited().items()
     return {
-        who.removeprefix(WAITS_ON_HOST): count
-        for who, count in awaited
-        if who.startswith(WAITS_ON_HOST)
+        service.removeprefix(WAITS_ON_HOST): count
+        for service, count in uow.operations.awaited().items()
+        if service.startswith(WAITS_ON_HOST)
     }
