@@ -44,7 +44,7 @@ class Page:
         return str(self.run("return document.body.innerText"))
 
     def until(self, look: Callable[[str], bool], what: str) -> str:
-        """Return the page's text once it is as wished."""
+        """Return the page's text once it is as expected."""
         limit = Limit(PATIENCE_S)
         while not look(text := self.text()):
             assert not limit.over, f"waited for the page to {what}:\n{text[:3_000]}"

@@ -40,10 +40,10 @@ class DyingWorkers:
         self._killer = killer
         self._place = place
         self._hosts = tuple(hosts)
-        self._habits = ("--habit", "latency_s=0.8") if place == "journaled" else ()
+        self._fault_options = ("--habit", "latency_s=0.8") if place == "journaled" else ()
         for host in self._hosts:
-            if self._habits:
-                self._fleet.restart(f"compute-{host}", *self._habits)
+            if self._fault_options:
+                self._fleet.restart(f"compute-{host}", *self._fault_options)
         self._fleet.start()
 
     def go_through(self, id_: str, journey: list[Moment], ask: Callable[[], object]) -> None:
@@ -98,7 +98,7 @@ class DyingWorkers:
 
     def _start_again(self, host: str) -> str:
         member = self._fleet.members[f"compute-{host}"]
-        member.start(*self._habits)
+        member.start(*self._fault_options)
         member.wait_ready()
         return member.name
 

@@ -21,11 +21,15 @@ class Faults:
     """Kills processes and connections of one fleet; nobody else on the services notices."""
 
     def __init__(
-        self, fleet: Fleet, broker_control: str, chance: random.Random, habits: tuple[str, ...] = ()
+        self,
+        fleet: Fleet,
+        broker_control: str,
+        chance: random.Random,
+        injected: tuple[str, ...] = (),
     ) -> None:
-        """`habits` are those of hypervisors from their worker's first death on."""
+        """`injected` are the `--habit` options of a compute worker from its first death on."""
         self.fleet = fleet
-        self._habits = tuple(word for habit in habits for word in ("--habit", habit))
+        self._fault_options = tuple(word for one in injected for word in ("--habit", one))
         self.injected: Counter[str] = Counter()
         self._control = shlex.split(broker_control)
         self._vhost = urlsplit(fleet.services.broker_url).path.lstrip("/")
@@ -96,7 +100,7 @@ class Faults:
         return self._chance.choices(list(faults), list(faults.values()))[0]
 
     def _more(self, name: str) -> tuple[str, ...]:
-        return self._habits if name.startswith("compute") else ()
+        return self._fault_options if name.startswith("compute") else ()
 
     def _backends(self) -> list[int]:
         """Return the sessions of the fleet's processes; the test has its own."""

@@ -82,7 +82,7 @@ class Fleet:
         self,
         name: str,
         hardware: Mapping[str, Any] | None = None,
-        *habits: str,
+        *fault_options: str,
         wired: bool = False,
     ) -> None:
         """Add the compute worker of a host; `wired` puts a `Wire` before its broker."""
@@ -128,9 +128,9 @@ class Fleet:
         assert record.error is None, record.error
 
     def settle(self, timeout_s: float = END_S) -> None:
-        """Return when every operation has ended, every letter has left, and every queue is empty.
+        """Return when every operation has ended, every message has left, and every queue is empty.
 
-        Hosts may still hold what a letter for another time left there; their next manifest tells.
+        Hosts may still hold what a message left there; their next inventory report shows it.
         """
 
         def look() -> bool:
@@ -148,7 +148,7 @@ class Fleet:
         self.members[name].start(*more)
 
     def heal(self) -> None:
-        """Bring everything back to how it began: every member alive, no habits, no changes."""
+        """Bring everything back to how it began: every member alive, no injected fault."""
         for wire in self.wires.values():
             wire.release()
         for name in self.hosts:
@@ -280,7 +280,7 @@ class Fleet:
         return bool(keys) and kind == "accepted"
 
     def outbox(self) -> int:
-        """Return how many letters wait to leave, or to be forgotten."""
+        """Return how many messages wait to leave, or to be forgotten."""
         with self.store.read() as uow:
             return uow.outbox.count()
 

@@ -70,15 +70,15 @@ def test_a_compute_worker_dies_at_every_place_one_after_the_other(
     print(f"\n{killer.report()}")
 
 
-@pytest.mark.parametrize("habits", [(), FAILING], ids=["sound", "failing"])
+@pytest.mark.parametrize("injected", [(), FAILING], ids=["sound", "failing"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_anything_dies_at_any_time_under_load(
-    fleet: Fleet, service_variables: dict[str, str], seed: int, habits: tuple[str, ...]
+    fleet: Fleet, service_variables: dict[str, str], seed: int, injected: tuple[str, ...]
 ) -> None:
     chance = random.Random(seed)
     load = Load(fleet, random.Random(seed), builds=150, pause_s=0.2)
     control = service_variables[variables.BROKER_CONTROL]
-    faults = Faults(fleet, control, chance, habits)
+    faults = Faults(fleet, control, chance, injected)
     sending = load.start()
     while sending.is_alive():
         faults.any()()
@@ -91,7 +91,7 @@ def test_anything_dies_at_any_time_under_load(
     recovery_s = time.monotonic() - ended_at
     fleet.figures.faults.update(faults.injected)
     fleet.figures.rest_s = max(fleet.figures.rest_s, recovery_s)
-    load.check(refusals=bool(habits))
+    load.check(refusals=bool(injected))
     check_at_rest(fleet)
     print(
         f"\nseed {seed}: {len(load.operations)} operations ({dict(load.counts)}),"

@@ -62,7 +62,7 @@ def test_every_service_crashes_under_load(own_fleet: Fleet, private: PrivateServ
 def test_a_broker_that_takes_nothing_delays_and_loses_nothing(
     own_fleet: Fleet, private: PrivateServices
 ) -> None:
-    """Case C08: letters wait in the outbox; nothing is answered twice afterwards."""
+    """Messages wait in the outbox; nothing is answered twice afterwards."""
     load = Load(own_fleet, random.Random(12), builds=40, pause_s=0.05)
     conductors = [own_fleet.members[f"conductor-{number}"] for number in (1, 2)]
     for conductor in conductors:
@@ -72,7 +72,7 @@ def test_a_broker_that_takes_nothing_delays_and_loses_nothing(
     with private.blocked_broker():
         for conductor in conductors:
             conductor.thaw()
-        own_fleet.until(own_fleet.outbox, "letters to wait", timeout_s=30)
+        own_fleet.until(own_fleet.outbox, "messages to wait", timeout_s=30)
         time.sleep(12.0)
     own_fleet.all_ended(load.operations, timeout_s=300)
     own_fleet.settle(timeout_s=120)

@@ -104,8 +104,8 @@ def test_a_request_outlives_whoever_dies_before_its_first_commit(
 def live_with(trap: Trap, killer: Killer) -> str:
     """Let an instance live on the trap's host, and its worker die in each operation."""
     fleet = trap.fleet
-    if trap.habits:
-        fleet.restart(trap.worker.name, *trap.habits)
+    if trap.fault_options:
+        fleet.restart(trap.worker.name, *trap.fault_options)
     build = str(uuid.uuid4())
     instance_id = instance_of(build)
     for verb, state in AFTER.items():
@@ -119,7 +119,7 @@ def live_with(trap: Trap, killer: Killer) -> str:
         trap.wait(instance_id, VERB_OF[verb])
         trap.spring()
         died_at = time.monotonic()
-        trap.worker.start(*trap.habits)
+        trap.worker.start(*trap.fault_options)
         record = fleet.ended(id_)
         killer.note(f"{verb} {trap.place}", trap.worker.name, died_at)
         assert record.state is OperationState.SUCCEEDED, (verb, trap.place, record.error)

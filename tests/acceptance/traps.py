@@ -27,7 +27,7 @@ class Trap:
         self.worker = fleet.members[f"compute-{host}"]
 
     @property
-    def habits(self) -> tuple[str, ...]:
+    def fault_options(self) -> tuple[str, ...]:
         """What the worker's lives need, so that there is time to catch it."""
         return ()
 
@@ -74,7 +74,7 @@ class Journaled(Trap):
     place = "journaled, not acted"
 
     @property
-    def habits(self) -> tuple[str, ...]:
+    def fault_options(self) -> tuple[str, ...]:
         return ("--habit", "latency_s=0.8")
 
     def wait(self, instance_id: str, verb: str) -> None:
@@ -164,7 +164,7 @@ class Acknowledged(Finished):
     place = "acknowledged, not reported"
 
     @property
-    def habits(self) -> tuple[str, ...]:
+    def fault_options(self) -> tuple[str, ...]:
         return ("--habit", "latency_s=1")
 
     def arm(self, operation_id: str) -> None:

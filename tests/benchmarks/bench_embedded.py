@@ -47,7 +47,7 @@ def test_builds_a_second_embedded(tmp_path: Path) -> None:
         [
             Figure("builds to ACTIVE", BUILDS / wall, "1/s", ">= 50"),
             Figure("CPU time a build", spent / BUILDS * 1e3, "ms"),
-            Figure("letters a build", system.bus.sent / (BUILDS + 50), ""),
+            Figure("messages a build", system.bus.sent / (BUILDS + 50), ""),
         ],
     )
 

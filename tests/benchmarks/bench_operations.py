@@ -68,7 +68,7 @@ def test_mixed_operations_a_second_embedded(tmp_path: Path) -> None:
         [
             Figure("mixed operations", operations / wall, "1/s"),
             Figure("CPU time an operation", spent / operations * 1e3, "ms"),
-            Figure("letters and notices an operation", sent / operations, ""),
+            Figure("messages and notifications an operation", sent / operations, ""),
         ],
     )
 
@@ -143,7 +143,7 @@ def _by_kind(traffic: Traffic, asked: Mapping[str, str]) -> list[Figure]:
     figures = []
     for label, number in times.items():
         figures += [
-            Figure(f"{label}: letters", traffic.messages[label] / number, ""),
+            Figure(f"{label}: messages", traffic.messages[label] / number, ""),
             Figure(f"{label}: bytes of their bodies", traffic.body_bytes[label] / number, "B"),
         ]
     operations = sum(times.values())

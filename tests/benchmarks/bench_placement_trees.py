@@ -73,7 +73,7 @@ def test_first_candidates_of_a_fleet() -> None:
                 ms = min(_ms(search) for _ in range(rounds))
                 goal = "≤ 1" if kind == "hosts" and rounds > 1 and limit < MANY else ""
                 figures.append(Figure(f"{label}: {name}", ms, "ms", goal))
-    report("placement_forest", figures)
+    report("placement_trees", figures)
 
 
 def _best_ms(case: Case, rounds: int) -> float:

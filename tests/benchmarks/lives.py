@@ -22,7 +22,7 @@ LAST_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Request:
     """One operation of a life; `label` is what the figures call it."""
 
     label: str
@@ -30,28 +30,28 @@ class Wish:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-def build(**wishes: Any) -> Wish:
-    """Return the wish that every life begins with."""
-    body = {"name": "vm", "flavor": SMALL, "image": IMAGE, **wishes}
-    return Wish("build", "build_instances", {"instance": body})
+def build(**fields: Any) -> Request:
+    """Return the request that every life begins with."""
+    body = {"name": "vm", "flavor": SMALL, "image": IMAGE, **fields}
+    return Request("build", "build_instances", {"instance": body})
 
 
-DELETE = Wish("delete", "delete_instance")
+DELETE = Request("delete", "delete_instance")
 WHOLE_LIFE = (
     build(),
-    Wish("stop", "stop_instance"),
-    Wish("start", "start_instance"),
-    Wish("cold migrate", "migrate_instance"),
-    Wish("confirm", "confirm_resize"),
-    Wish("resize", "resize_instance", {"flavor": LARGE}),
-    Wish("revert", "revert_resize"),
-    Wish("live migrate", "live_migrate_instance"),
-    Wish("rebuild", "rebuild_instance", {"image": IMAGE}),
-    Wish("shelve and offload", "shelve_instance", {"offload": True}),
-    Wish("unshelve", "unshelve_instance"),
+    Request("stop", "stop_instance"),
+    Request("start", "start_instance"),
+    Request("cold migrate", "migrate_instance"),
+    Request("confirm", "confirm_resize"),
+    Request("resize", "resize_instance", {"flavor": LARGE}),
+    Request("revert", "revert_resize"),
+    Request("live migrate", "live_migrate_instance"),
+    Request("rebuild", "rebuild_instance", {"image": IMAGE}),
+    Request("shelve and offload", "shelve_instance", {"offload": True}),
+    Request("unshelve", "unshelve_instance"),
     DELETE,
 )
-EVACUATED = (Wish("evacuate", "evacuate_instance"), DELETE)
+EVACUATED = (Request("evacuate", "evacuate_instance"), DELETE)
 
 Send: TypeAlias = Callable[[OutgoingMessage], None]
 Hear: TypeAlias = Callable[[], Mapping[str, Any] | None]
@@ -64,26 +64,26 @@ class Lives:
     def __init__(self, send: Send, hear: Hear) -> None:
         self._send = send
         self._hear = hear
-        self._left: dict[str, list[Wish]] = {}
+        self._left: dict[str, list[Request]] = {}
         self.asked: dict[str, str] = {}
         """Operation id to label, of every request sent."""
 
-    def lead(self, lives: int, wishes: Sequence[Wish]) -> list[str]:
+    def lead(self, lives: int, requests: Sequence[Request]) -> list[str]:
         """Begin lives with a build each; return the ids of the instances."""
         ids = []
         for _ in range(lives):
             operation_id = new_operation_id()
             instance_id = child_instance_id(OperationId(operation_id), 0)
-            self._ask(operation_id, wishes[0], {})
-            self._left[instance_id] = list(wishes[1:])
+            self._ask(operation_id, requests[0], {})
+            self._left[instance_id] = list(requests[1:])
             ids.append(instance_id)
         return ids
 
-    def go_on(self, instance_ids: Sequence[str], wishes: Sequence[Wish]) -> None:
+    def go_on(self, instance_ids: Sequence[str], requests: Sequence[Request]) -> None:
         """Let instances that rest live through more."""
         for instance_id in instance_ids:
-            self._ask(new_operation_id(), wishes[0], {"instance_id": instance_id})
-            self._left[instance_id] = list(wishes[1:])
+            self._ask(new_operation_id(), requests[0], {"instance_id": instance_id})
+            self._left[instance_id] = list(requests[1:])
 
     def end(self) -> None:
         """Return when the last has lived through everything; nothing may have failed."""
@@ -97,13 +97,13 @@ class Lives:
             self._next(notice["instance"]["id"])
 
     def _next(self, instance_id: str) -> None:
-        wishes = self._left.get(instance_id)
-        if wishes:
-            self._ask(new_operation_id(), wishes.pop(0), {"instance_id": instance_id})
+        requests = self._left.get(instance_id)
+        if requests:
+            self._ask(new_operation_id(), requests.pop(0), {"instance_id": instance_id})
         else:
             self._left.pop(instance_id, None)
 
-    def _ask(self, operation_id: str, wish: Wish, subject: Mapping[str, str]) -> None:
-        self.asked[operation_id] = wish.label
-        body = {"context": CONTEXT, **subject, **wish.arguments}
-        self._send(OutgoingMessage(CONDUCTOR, f"conductor.{wish.task}", body, operation_id))
+    def _ask(self, operation_id: str, request: Request, subject: Mapping[str, str]) -> None:
+        self.asked[operation_id] = request.label
+        body = {"context": CONTEXT, **subject, **request.arguments}
+        self._send(OutgoingMessage(CONDUCTOR, f"conductor.{request.task}", body, operation_id))

@@ -33,7 +33,7 @@ class Slow(dict[str, Any]):
         return super().get(key, default)
 
 
-def test_a_letter_that_a_killed_agent_held_is_lost_with_it_and_no_error(tmp_path: Path) -> None:
+def test_a_message_that_a_killed_agent_held_is_lost_with_it_and_no_error(tmp_path: Path) -> None:
     hardware = Hardware(host_from_json(small_host()))
     host = ComputeHost("host-0", SimulatedHypervisor(hardware))
     system = Embedded(Settings(state_dir=tmp_path), [host], MemoryStore())

@@ -157,7 +157,7 @@ def test_queues_of_hosts_that_are_missing_or_unread_are_named_ten_at_most() -> N
     assert {row.state for row in rows} == {"degraded"}
 
 
-def sights(world: World, **changes: Any) -> Finding:
+def finding_of(world: World, **changes: Any) -> Finding:
     with world.store.begin() as uow:
         host = uow.hosts.lock("host-0")
         assert host is not None
@@ -169,8 +169,8 @@ def sights(world: World, **changes: Any) -> Finding:
 def test_a_host_that_is_degraded_is_no_fleet_that_is_well() -> None:
     world = World()
     world.pass_time(1.0)
-    assert sights(world).state == "ok"
-    bad = sights(world, degraded="deaf: it does not read")
+    assert finding_of(world).state == "ok"
+    bad = finding_of(world, degraded="deaf: it does not read")
     assert (bad.state, bad.detail) == (
         "degraded",
         "2 of 3 up (1 degraded): host-0: deaf: it does not read",
@@ -180,8 +180,8 @@ def test_a_host_that_is_degraded_is_no_fleet_that_is_well() -> None:
 def test_a_host_that_an_operator_took_out_is_no_trouble() -> None:
     world = World()
     world.pass_time(1.0)
-    assert sights(world, enabled=False, disabled_reason="repair").state == "ok"
-    assert sights(world, forced_down=True).state == "ok"
+    assert finding_of(world, enabled=False, disabled_reason="repair").state == "ok"
+    assert finding_of(world, forced_down=True).state == "ok"
 
 
 def test_the_oldest_operation_is_told_by_kind_and_by_who_is_waited_for() -> None:

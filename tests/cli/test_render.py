@@ -28,11 +28,13 @@ SMT = Plan(cells=2, cores=8, threads=2, memory_mib=16384, huge_mib=8192)
 DEDICATED = {"hw:cpu_policy": "dedicated"}
 
 
-def occupied(plan: Plan, wishes: Sequence[tuple[int, dict[str, str]]]) -> tuple[Host, list[Guest]]:
+def occupied(
+    plan: Plan, requests: Sequence[tuple[int, dict[str, str]]]
+) -> tuple[Host, list[Guest]]:
     """Return a host of the plan with guests of these (vCPUs, extra specs) placed by the fitter."""
     topology = made(plan).topology
     guests = []
-    for number, (vcpus, specs) in enumerate(wishes):
+    for number, (vcpus, specs) in enumerate(requests):
         flavor = Flavor(f"flavor-{number}", vcpus, 1024, extra_specs=specs)
         wanted = guest_topology(flavor, Image("image", "", {}))
         placement = None

@@ -77,7 +77,7 @@ def host_cells(placement: object) -> list[int]:
     return [cell.host_cell for cell in placement.cells]
 
 
-def wished(
+def topology_for(
     extra_specs: dict[str, str] | None = None,
     properties: dict[str, Any] | None = None,
     vcpus: int = 4,

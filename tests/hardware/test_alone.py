@@ -70,7 +70,7 @@ def drawn(dice: Random, among: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def drawn_pair(dice: Random) -> tuple[Flavor, Image]:
-    """Return a small flavor and an image with a few wishes each."""
+    """Return a small flavor and an image with a few requirements each."""
     specs = drawn(dice, SPECS)
     flavor = Flavor("f", dice.choice([1, 2, 4]), 1024, extra_specs=specs)
     return flavor, Image("i", properties=drawn(dice, PROPERTIES))

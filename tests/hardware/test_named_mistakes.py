@@ -21,7 +21,7 @@ from tests.hardware.builders import (
     pinned_cpus,
     sized_guest,
     sized_host,
-    wished,
+    topology_for,
 )
 
 
@@ -153,15 +153,16 @@ def test_negative_and_non_numeric_sizes_are_refused_by_their_key(key: str, value
         "hw:numa_mem.1": "2048",
     }
     with pytest.raises(Rejected) as refusal:
-        wished({**specs, key: value})
+        topology_for({**specs, key: value})
     assert refusal.value.key == key
 
 
 def test_a_resource_class_that_only_begins_like_pcpu_is_not_pcpu() -> None:
     assert (
-        wished({"resources:PCPU_EXTRA": "4", "trait:HW_CPU_HYPERTHREADING_X": "required"}) is None
+        topology_for({"resources:PCPU_EXTRA": "4", "trait:HW_CPU_HYPERTHREADING_X": "required"})
+        is None
     )
-    assert wished({"resources:PCPU": "4"}) is not None
+    assert topology_for({"resources:PCPU": "4"}) is not None
 
 
 def test_sixteen_cells_of_which_only_seven_fit_are_refused_without_permutations() -> None:

@@ -17,7 +17,7 @@ from conductor.cli.cases.guest_cases import answer_guest
 from conductor.cli.cases.host_config_cases import answer_host_config
 from conductor.cli.cases.json_lines import Answer, Line, answer_lines
 from tests.hardware.generator import random_case
-from tests.hardware.test_refused_wishes import REJECTIONS
+from tests.hardware.test_refused_requirements import REJECTIONS
 
 Asked = Callable[[Line, int], Answer]
 
@@ -70,8 +70,8 @@ def test_whatever_a_line_holds_it_is_answered(seed: int) -> None:
     for _ in range(10):
         case = random_case(dice)
         assert {"placement", "error"} & answers(answer_fit, json.dumps(mutated(dice, case))).keys()
-        wishes = odd_flavor_and_image(dice)
-        assert {"guest", "error"} & answers(answer_guest, json.dumps(wishes)).keys()
+        case = odd_flavor_and_image(dice)
+        assert {"guest", "error"} & answers(answer_guest, json.dumps(case)).keys()
         odd = {key: dice.choice(ODD) for key in ("id", "shared", "dedicated", "legacy")}
         pages = [{key: dice.choice(ODD) for key in ("node", "size", "count")}]
         answers(answer_host_config, json.dumps({**odd, "reserved_huge_pages": pages}))
@@ -79,12 +79,12 @@ def test_whatever_a_line_holds_it_is_answered(seed: int) -> None:
 
 @given(st.integers(0, 2**62))
 def test_the_order_of_keys_decides_nothing_about_a_guest(seed: int) -> None:
-    wishes = odd_flavor_and_image(Random(seed))
-    forwards = answers(answer_guest, json.dumps(wishes))
-    for mapping in (wishes["flavor"]["extra_specs"], wishes["image"]["properties"]):
+    case = odd_flavor_and_image(Random(seed))
+    forwards = answers(answer_guest, json.dumps(case))
+    for mapping in (case["flavor"]["extra_specs"], case["image"]["properties"]):
         for key in reversed(list(mapping)):
             mapping[key] = mapping.pop(key)
-    assert answers(answer_guest, json.dumps(wishes)) == forwards
+    assert answers(answer_guest, json.dumps(case)) == forwards
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,14 @@ NO_NAME: Final[Mapping[str, str]] = {
     "wants": "host requests",
 }
 MEANT: Final = re.compile(
-    r"dead[\s_-]*letter|lower[\s-]case letter|upper[\s-]case letter|letters, digits"
-    r"|digits,? (and|or) letters"
-    r"|letters and digits|capital letter|only letters|[0-9,]+ letters|container manifest",
+    r"dead[\s_-]*letter|to[\s_]the[\s_]letter|lettered"
+    r"|(lower[\s-]?case|upper[\s-]?case|capital|only|with|the|[0-9,]+|small|ASCII)[\s_]letters?\b"
+    r"|letters,? (and|or) digits|letters, digits|digits,? (and|or) letters"
+    r"|container manifest|in sight|line of sight"
+    r"|reports\.(hello|manifest)|conductor_outbox_letters|CONDUCTOR_MANIFEST_S|--habit",
     re.IGNORECASE,
 )
-"""What these words mean to everybody: RabbitMQ's dead letters, and the alphabet."""
+"""What these words mean to everybody: dead letters, the alphabet; and published names."""
 KEPT: Final = {"story", "held", "ask_again_s", "manifest_s"}
 """Published fields and settings, which are read and written by their names."""
 

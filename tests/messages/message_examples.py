@@ -1,4 +1,4 @@
-"""One letter of each kind between our own processes, with every field set."""
+"""One message of each kind between our own processes, with every field set."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _AUDIT: dict[str, Any] = {
 }
 _ERROR = {"kind": "HostRefused", "code": "disk_full", "message": "no room", "data": {"free_gb": 1}}
 
-LETTERS: Mapping[str, dict[str, Any]] = {
+INTERNAL_EXAMPLES: Mapping[str, dict[str, Any]] = {
     "scheduler.select_hosts": {
         "version": 1,
         "token": _TOKEN,
@@ -160,4 +160,4 @@ LETTERS: Mapping[str, dict[str, Any]] = {
 }
 
 ALL_KINDS = {**PUBLIC, **INTERNAL}
-ALL_EXAMPLES = {**EXAMPLES, **LETTERS}
+ALL_EXAMPLES = {**EXAMPLES, **INTERNAL_EXAMPLES}

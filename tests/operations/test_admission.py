@@ -26,7 +26,7 @@ from models.messages.internal import (
     OutgoingMessage,
 )
 from tests.contracts.store.records import a_registration
-from tests.messages.message_examples import LETTERS
+from tests.messages.message_examples import INTERNAL_EXAMPLES
 from tests.operations.copies import restore
 from tests.operations.world import SHARED, SimulatedHost, World, small_host
 from workers.agent import Agent
@@ -40,7 +40,7 @@ KNOWN = a_registration(
 
 
 def host_registration(**changes: Any) -> HostRegistration:
-    return parse(HostRegistration, {**LETTERS[REGISTRATION], "replaces": None, **changes})
+    return parse(HostRegistration, {**INTERNAL_EXAMPLES[REGISTRATION], "replaces": None, **changes})
 
 
 def other_worker(world: World, name: str, refused: list[HostRefused]) -> Agent:
@@ -248,14 +248,14 @@ def test_what_an_earlier_life_has_said_revives_nobody() -> None:
     [early] = [outgoing for outgoing in reports_of(world) if outgoing.task == HEARTBEAT]
     world.kill_host("host-0")
     world.restart_host("host-0")
-    hellos = reports_of(world)
-    for outgoing in hellos:
+    registrations = reports_of(world)
+    for outgoing in registrations:
         world.hand_over(outgoing)
     world.kill_host("host-0")
     for _ in range(20):
         world.pass_time(3.0)
     assert not is_up(world, "host-0")
-    for outgoing in (early, *hellos, early):
+    for outgoing in (early, *registrations, early):
         world.hand_over(outgoing)
         world.settle()
     assert not is_up(world, "host-0")

@@ -13,9 +13,9 @@ WHOLE_HOST = {"vcpus": 4, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "d
 
 
 def spawning(ending: Ending, *hosts: str) -> Callable[[str], InjectedFaults]:
-    """Return fates under which these hosts end every spawn so; all else is done."""
+    """Return faults under which these hosts end every spawn so; all else is done."""
 
-    def fates_of(host: str) -> InjectedFaults:
+    def faults_of(host: str) -> InjectedFaults:
         def injected_fault(call: Call) -> InjectedFault:
             return InjectedFault(
                 ending=ending if call.verb == "spawn" and host in hosts else "done"
@@ -23,7 +23,7 @@ def spawning(ending: Ending, *hosts: str) -> Callable[[str], InjectedFaults]:
 
         return injected_fault
 
-    return fates_of
+    return faults_of
 
 
 def test_a_build_ends_active_on_exactly_the_claimed_cpus() -> None:

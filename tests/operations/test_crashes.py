@@ -1,4 +1,4 @@
-"""Processes die after any commit; letters come twice, late, in any order: nothing is lost."""
+"""Processes die after any commit; messages come twice, late, in any order: nothing is lost."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_conductor_that_dies_after_any_commit_of_a_failing_build_leaves_nothin
     raise AssertionError("a build has no end")
 
 
-def test_every_letter_twice_changes_nothing() -> None:
+def test_every_message_twice_changes_nothing() -> None:
     world = World()
     operation = world.build(PINNED, count=3)
     world.settle(times=2)
@@ -82,7 +82,7 @@ def test_every_letter_twice_changes_nothing() -> None:
     check_at_rest(world)
 
 
-def test_letters_that_come_again_after_the_end_change_nothing() -> None:
+def test_messages_that_come_again_after_the_end_change_nothing() -> None:
     world = World()
     build = world.build(PINNED)
     world.run_out()
@@ -96,7 +96,7 @@ def test_letters_that_come_again_after_the_end_change_nothing() -> None:
     check_at_rest(world)
 
 
-def test_a_delete_wins_after_any_number_of_letters_of_a_build() -> None:
+def test_a_delete_wins_after_any_number_of_messages_of_a_build() -> None:
     for outgoing_messages in range(30):
         world = World(hosts=2)
         build = world.build(PINNED)
@@ -157,14 +157,14 @@ class AnythingHappens(RuleBasedStateMachine):
         )
     )
     def begin(self, endings: dict[str, Ending]) -> None:
-        def fates_of(host: str) -> InjectedFaults:
+        def faults_of(host: str) -> InjectedFaults:
             def injected_fault(call: Call) -> InjectedFault:
                 bad = call.nth < 2 and call.verb != "destroy"
                 return InjectedFault(ending=endings.get(host, "done") if bad else "done")
 
             return injected_fault
 
-        self.world = World(hosts=3, injected_faults=fates_of)
+        self.world = World(hosts=3, injected_faults=faults_of)
         self.builds: list[str] = []
 
     @rule(pinned=st.booleans(), count=st.integers(1, 2))
@@ -217,10 +217,10 @@ class AnythingHappens(RuleBasedStateMachine):
             self.world.deliver(queue)
         self.world.restart_conductor()
 
-    @rule(name=st.sampled_from(["host-0", "host-1", "host-2"]), letters_lost=st.booleans())
-    def kill_host(self, name: str, letters_lost: bool) -> None:
+    @rule(name=st.sampled_from(["host-0", "host-1", "host-2"]), messages_lost=st.booleans())
+    def kill_host(self, name: str, messages_lost: bool) -> None:
         self.world.kill_host(name)
-        if letters_lost:
+        if messages_lost:
             self.world.bus.drop(f"compute_{name}")
 
     @rule(name=st.sampled_from(["host-0", "host-1", "host-2"]))
@@ -244,7 +244,9 @@ class AnythingHappens(RuleBasedStateMachine):
             self.world.kill_host(name)
             self.world.restart_host(name)
         self.world.run_out()
-        self.world.pass_time(100.0)  # manifests: a host may have obeyed an old letter meanwhile
+        self.world.pass_time(
+            100.0
+        )  # inventory reports: a host may have obeyed an old message meanwhile
         self.world.run_out()
         check_at_rest(self.world)
 

@@ -120,12 +120,12 @@ def test_a_failed_unshelve_keeps_the_snapshot_for_the_next() -> None:
     fails = {"spawn"}
     begun = False
 
-    def fates_of(_: str) -> InjectedFaults:
+    def faults_of(_: str) -> InjectedFaults:
         return lambda call: InjectedFault(
             ending="refused" if begun and call.verb in fails else "done"
         )
 
-    world = World(hosts=2, injected_faults=fates_of)
+    world = World(hosts=2, injected_faults=faults_of)
     instance_id = written(world)
     ask(world, "shelve_instance", instance_id, offload=True)
     begun = True

@@ -1,6 +1,6 @@
 """Every operation, in every way it can be disturbed: generated from what it does undisturbed.
 
-A run without trouble shows which letters an operation sends and which calls it makes of which
+A run without trouble shows which messages an operation sends and which calls it makes of which
 host. Each of these is then made to fail, to come twice, to be cut by a death or by a delete;
 afterwards everything has ended and capacity is exact.
 """
@@ -22,7 +22,7 @@ from tests.operations.world import PINNED, Killed, World
 from workers.hypervisor.fault_injection import Call, Ending, InjectedFault, InjectedFaults
 
 BIGGER = {"vcpus": 3, "memory_mb": 2048, "extra_specs": {"hw:cpu_policy": "dedicated"}}
-LETTERS = 60
+MESSAGES = 60
 
 
 def _built(world: World) -> str:
@@ -86,7 +86,7 @@ class Scenario:
     ) -> tuple[World, str]:
         """Return a world in which the operation has been asked for and nothing has moved yet."""
         switch = Switch(injected_faults)
-        world = World(hosts=3, injected_faults=switch.fates_of)
+        world = World(hosts=3, injected_faults=switch.faults_of)
         if self.task == "build_instances":
             switch.on = True
             operation = world.build(PINNED)
@@ -101,14 +101,14 @@ class Scenario:
 
 
 class Switch:
-    """Fates that hold only from the operation under test on; before it all goes well."""
+    """Faults that hold only from the operation under test on; before it all goes well."""
 
     def __init__(self, injected_faults: Callable[[str], InjectedFaults] | None) -> None:
-        self._fates = injected_faults
+        self._faults = injected_faults
         self.on = False
 
-    def fates_of(self, host: str) -> InjectedFaults:
-        chosen = self._fates(host) if self._fates else None
+    def faults_of(self, host: str) -> InjectedFaults:
+        chosen = self._faults(host) if self._faults else None
 
         def injected_fault(call: Call) -> InjectedFault:
             return chosen(call) if self.on and chosen else InjectedFault()
@@ -154,20 +154,20 @@ def _calls_of(scenario: Scenario) -> list[tuple[str, str]]:
     """Return which verb is called on which host when nothing goes wrong."""
     seen: list[tuple[str, str]] = []
 
-    def fates_of(host: str) -> InjectedFaults:
+    def faults_of(host: str) -> InjectedFaults:
         def injected_fault(call: Call) -> InjectedFault:
             seen.append((host, call.verb))
             return InjectedFault()
 
         return injected_fault
 
-    world, _ = scenario.begin(fates_of)
+    world, _ = scenario.begin(faults_of)
     world.run_out()
     return list(dict.fromkeys(seen))
 
 
 def _end(world: World) -> None:
-    """Let everything end: dead hosts come back, manifests are compared, all adds up."""
+    """Let everything end: dead hosts come back, inventory reports are compared, all adds up."""
     world.run_out()
     for name, host in world.hosts.items():
         if host.agent is None:
@@ -197,7 +197,7 @@ def test_undisturbed_it_succeeds_and_every_step_leaves_the_sums_right(scenario: 
 
 
 @every_scenario
-def test_every_letter_twice_and_again_at_the_end_changes_nothing(scenario: Scenario) -> None:
+def test_every_message_twice_and_again_at_the_end_changes_nothing(scenario: Scenario) -> None:
     world, instance_id = scenario.begin()
     world.settle(times=2)
     _end(world)
@@ -218,13 +218,13 @@ def test_whatever_call_fails_for_good_it_ends_and_the_sums_are_right(
     calls = _calls_of(scenario)
     for host, verb in calls:
 
-        def fates_of(name: str, host: str = host, verb: str = verb) -> InjectedFaults:
+        def faults_of(name: str, host: str = host, verb: str = verb) -> InjectedFaults:
             def injected_fault(call: Call) -> InjectedFault:
                 return InjectedFault(ending=ending if (name, call.verb) == (host, verb) else "done")
 
             return injected_fault
 
-        world, _ = scenario.begin(fates_of)
+        world, _ = scenario.begin(faults_of)
         while queues := world.waiting_queues():
             world.deliver(queues[0])
             check_at_any_time(world)
@@ -238,21 +238,21 @@ def test_whatever_call_fails_and_whatever_undo_fails_at_first_nothing_is_left(
 ) -> None:
     for host, verb in _calls_of(scenario):
 
-        def fates_of(name: str, host: str = host, verb: str = verb) -> InjectedFaults:
+        def faults_of(name: str, host: str = host, verb: str = verb) -> InjectedFaults:
             def injected_fault(call: Call) -> InjectedFault:
                 hit = (name, call.verb) == (host, verb)
                 return InjectedFault(ending="lost_before" if hit or call.nth == 0 else "done")
 
             return injected_fault
 
-        world, _ = scenario.begin(fates_of)
+        world, _ = scenario.begin(faults_of)
         world.run_out()
         check_at_any_time(world)
 
 
 @every_scenario
-def test_a_delete_after_any_letter_ends_with_nothing_left(scenario: Scenario) -> None:
-    for outgoing_messages in range(LETTERS):
+def test_a_delete_after_any_message_ends_with_nothing_left(scenario: Scenario) -> None:
+    for outgoing_messages in range(MESSAGES):
         world, instance_id = scenario.begin()
         for _ in range(outgoing_messages):
             if queues := world.waiting_queues():
@@ -291,10 +291,10 @@ def test_a_conductor_that_dies_after_any_commit_changes_nothing_of_the_end(
 
 
 @every_scenario
-def test_a_host_that_dies_after_any_letter_and_comes_back_leaves_the_sums_right(
+def test_a_host_that_dies_after_any_message_and_comes_back_leaves_the_sums_right(
     scenario: Scenario,
 ) -> None:
-    for outgoing_messages in range(LETTERS):
+    for outgoing_messages in range(MESSAGES):
         world, _ = scenario.begin()
         for _ in range(outgoing_messages):
             if queues := world.waiting_queues():

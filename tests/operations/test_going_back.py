@@ -52,14 +52,14 @@ def test_a_rebuild_that_was_lost_on_its_way_is_not_undone_by_another() -> None:
 
 
 def test_a_rebuild_that_failed_half_way_is_undone_and_its_fault_says_what_may_be_lost() -> None:
-    def fates_of(_: str) -> InjectedFaults:
+    def faults_of(_: str) -> InjectedFaults:
         def injected_fault(call: Call) -> InjectedFault:
             half = call.verb == "rebuild" and call.nth < 3
             return InjectedFault(ending="lost_after" if half else "done")
 
         return injected_fault
 
-    world = World(hosts=1, injected_faults=fates_of)
+    world = World(hosts=1, injected_faults=faults_of)
     instance_id = built(world, PINNED)
     operation = ask(world, "rebuild_instance", instance_id, image={"id": "img-2"})
     assert world.ended(operation) is OperationState.FAILED
@@ -70,7 +70,7 @@ def test_a_rebuild_that_failed_half_way_is_undone_and_its_fault_says_what_may_be
 
 
 def test_a_refusal_after_an_attempt_with_unknown_outcome_is_undone_all_the_same() -> None:
-    def fates_of(_: str) -> InjectedFaults:
+    def faults_of(_: str) -> InjectedFaults:
         def injected_fault(call: Call) -> InjectedFault:
             if call.verb != "spawn":
                 return InjectedFault()
@@ -78,7 +78,7 @@ def test_a_refusal_after_an_attempt_with_unknown_outcome_is_undone_all_the_same(
 
         return injected_fault
 
-    world = World(hosts=1, injected_faults=fates_of)
+    world = World(hosts=1, injected_faults=faults_of)
     operation = world.build(PINNED)
     world.run_out()
     assert world.ended(operation) is OperationState.FAILED
@@ -114,10 +114,10 @@ def test_a_failed_operation_names_the_step_that_failed() -> None:
 def test_a_refused_pivot_is_replayed_from_the_start() -> None:
     refuses = {"destroy"}
 
-    def fates_of(_: str) -> InjectedFaults:
+    def faults_of(_: str) -> InjectedFaults:
         return lambda call: InjectedFault(ending="refused" if call.verb in refuses else "done")
 
-    world = World(hosts=2, injected_faults=fates_of)
+    world = World(hosts=2, injected_faults=faults_of)
     instance_id = built(world, PINNED, host="host-0")
     ask(world, "migrate_instance", instance_id)
     operation = ask(world, "revert_resize", instance_id)
@@ -159,10 +159,10 @@ def test_a_guest_that_vanished_comes_back_as_it_was(
 def test_a_vanished_guest_whose_rebuild_fails_stays_in_error_and_the_next_one_runs_it() -> None:
     fails = {"rebuild"}
 
-    def fates_of(_: str) -> InjectedFaults:
+    def faults_of(_: str) -> InjectedFaults:
         return lambda call: InjectedFault(ending="refused" if call.verb in fails else "done")
 
-    world = World(hosts=1, injected_faults=fates_of)
+    world = World(hosts=1, injected_faults=faults_of)
     instance_id = built(world, PINNED)
     lose_guest(world, instance_id)
     ask(world, "rebuild_instance", instance_id, image={"id": "img"})

@@ -115,7 +115,7 @@ def test_a_scheduler_too_old_for_a_question_ends_the_build_at_once() -> None:
 
 
 def asked_of_a_host(world: MixedWorld) -> tuple[str, OutgoingMessage]:
-    """Return a stop that waits for its host, and the letter that it has out."""
+    """Return a stop that waits for its host, and the message that it has out."""
     instance_id = built(world, host="host-0")
     stop = world.submit("stop_instance", {"instance_id": instance_id})
     world.deliver("conductor")

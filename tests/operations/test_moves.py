@@ -20,27 +20,27 @@ WHOLE = {"vcpus": 4, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "dedica
 
 
 def on_verb(ending: Ending, verb: str, *hosts: str) -> Callable[[str], InjectedFaults]:
-    """Return fates under which these hosts end every call of a verb so; all else is done."""
+    """Return faults under which these hosts end every call of a verb so; all else is done."""
 
-    def fates_of(host: str) -> InjectedFaults:
+    def faults_of(host: str) -> InjectedFaults:
         def injected_fault(call: Call) -> InjectedFault:
             return InjectedFault(ending=ending if call.verb == verb and host in hosts else "done")
 
         return injected_fault
 
-    return fates_of
+    return faults_of
 
 
-def built(world: World, flavor: Mapping[str, object], **wishes: Any) -> str:
+def built(world: World, flavor: Mapping[str, object], **fields: Any) -> str:
     """Build one instance and return its id."""
-    operation = world.build(flavor, **wishes)
+    operation = world.build(flavor, **fields)
     world.run_out()
     assert world.ended(operation) is OperationState.SUCCEEDED
     return world.instance(operation).id
 
 
 def ask(world: World, task: str, instance_id: str, **arguments: object) -> str:
-    """Ask for something and let it end, auditing after every letter."""
+    """Ask for something and let it end, auditing after every message."""
     operation = world.submit(task, {"instance_id": instance_id, **arguments})
     while queues := world.waiting_queues():
         world.deliver(queues[0])

@@ -17,7 +17,7 @@ from tests.operations.world import PINNED, SHARED, World
 
 
 @pytest.mark.parametrize(
-    ("wishes", "key"),
+    ("fields", "key"),
     [
         ({"scheduler_hints": {"x": float("nan")}}, "instance.scheduler_hints.x"),
         ({"scheduler_hints": {"x": [float("inf")]}}, "instance.scheduler_hints.x.0"),
@@ -39,9 +39,9 @@ from tests.operations.world import PINNED, SHARED, World
         ({"image": {"id": "img", "properties": {"": 1}}}, "instance.image.properties."),
     ],
 )
-def test_what_cannot_be_kept_is_refused_by_its_path(wishes: dict[str, object], key: str) -> None:
+def test_what_cannot_be_kept_is_refused_by_its_path(fields: dict[str, object], key: str) -> None:
     world = World()
-    body = {"name": "vm", "flavor": SHARED, "image": {"id": "img"}, **wishes}
+    body = {"name": "vm", "flavor": SHARED, "image": {"id": "img"}, **fields}
     operation = world.submit("build_instances", {"instance": body})
     world.run_out()
     record = world.operation(operation)
@@ -125,9 +125,9 @@ def test_a_deadline_does_not_end_what_cannot_be_turned_back() -> None:
     check_at_rest(world)
 
 
-def refused(world: World, **wishes: object) -> dict[str, object]:
-    """Ask for an instance with these wishes; return the error it is refused with."""
-    operation = world.build(SHARED, **wishes)
+def refused(world: World, **fields: object) -> dict[str, object]:
+    """Ask for an instance with these fields; return the error it is refused with."""
+    operation = world.build(SHARED, **fields)
     world.run_out()
     record = world.operation(operation)
     assert record.state is OperationState.FAILED

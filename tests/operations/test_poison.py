@@ -24,7 +24,7 @@ LATE_S = SWEEP_AFTER_S + 1.0
 
 
 class PickyBus(InProcessBus):
-    """Cannot encode letters for some queues: says so as the broker's carrier does, or raises."""
+    """Cannot encode messages for some queues: says so as the broker's carrier does, or raises."""
 
     def __init__(self, unsendable: str, *, raises: bool = False) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def test_a_host_that_cannot_be_written_to_is_left_for_another(raises: bool) -> N
     check_at_rest(world)
 
 
-def test_a_letter_that_nobody_waits_for_is_set_aside_and_the_others_leave() -> None:
+def test_a_message_that_nobody_waits_for_is_set_aside_and_the_others_leave() -> None:
     world = world_with(PickyBus("nowhere", raises=True))
     with world.store.begin() as uow:
         for number in range(3):
@@ -92,7 +92,7 @@ def test_a_letter_that_nobody_waits_for_is_set_aside_and_the_others_leave() -> N
         assert uow.outbox.where() == []
 
 
-def test_what_is_overdue_ends_though_a_letter_cannot_be_sent() -> None:
+def test_what_is_overdue_ends_though_a_message_cannot_be_sent() -> None:
     world = world_with(PickyBus("nowhere", raises=True))
     build = world.build(PINNED)
     world.deliver("conductor")

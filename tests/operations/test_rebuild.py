@@ -65,12 +65,12 @@ def test_a_rebuild_asks_of_the_host_what_a_build_would(
 
 
 def test_a_failed_rebuild_has_the_old_image_again() -> None:
-    def fates_of(_: str) -> InjectedFaults:
+    def faults_of(_: str) -> InjectedFaults:
         return lambda call: InjectedFault(
             ending="refused" if call.verb == "rebuild" and call.nth == 0 else "done"
         )
 
-    world = World(hosts=1, injected_faults=fates_of)
+    world = World(hosts=1, injected_faults=faults_of)
     instance_id = built(world, PINNED)
     operation = ask(world, "rebuild_instance", instance_id, image={"id": "img-2"})
     assert world.ended(operation) is OperationState.FAILED

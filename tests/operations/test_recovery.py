@@ -18,7 +18,7 @@ from tests.operations.world import PINNED, Killed, World
 
 Ask = Callable[[World], str]
 GOES_ON_S = 25.0
-"""Time to ask once more, and a moment: a letter that died with its reader comes no other way."""
+"""A little more than the wait before an instruction whose reader died is sent again."""
 
 
 def build(world: World) -> str:
@@ -122,7 +122,7 @@ class Unlucky:
     def close(self) -> None:
         self._store.close()
 
-    def tempt_fate(self) -> None:
+    def maybe_die(self) -> None:
         self._left -= 1
         if self._left == 0:
             raise Conflict("deadlock", "deadlock detected")
@@ -140,7 +140,7 @@ class _UnluckyWork:
     def savepoint(self) -> Iterator[None]:
         with self._uow.savepoint():
             yield
-            self._store.tempt_fate()
+            self._store.maybe_die()
 
 
 @pytest.mark.parametrize("fails_at", range(1, 16))

@@ -19,16 +19,16 @@ WHOLE = {"vcpus": 4, "memory_mb": 1024, "extra_specs": {"hw:cpu_policy": "dedica
 
 
 def moody(verb: str, host: str, mood: dict[str, bool]) -> Callable[[str], InjectedFaults]:
-    """Return fates under which a host refuses a verb for as long as `mood["bad"]`."""
+    """Return faults under which a host refuses a verb for as long as `mood["bad"]`."""
 
-    def fates_of(name: str) -> InjectedFaults:
+    def faults_of(name: str) -> InjectedFaults:
         def injected_fault(call: Call) -> InjectedFault:
             bad = name == host and call.verb == verb and mood["bad"]
             return InjectedFault(ending="refused" if bad else "done")
 
         return injected_fault
 
-    return fates_of
+    return faults_of
 
 
 def replay(world: World, operation_id: str, *, dry_run: bool = False) -> str:

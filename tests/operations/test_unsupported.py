@@ -18,7 +18,7 @@ def specs(**entries: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "code", "key"),
+    ("fields", "code", "key"),
     [
         ({"networks": ["blue"]}, "not_supported", "instance.networks"),
         ({"networks": ["auto"]}, "not_supported", "instance.networks"),
@@ -45,10 +45,10 @@ def specs(**entries: str) -> dict[str, Any]:
     ],
 )
 def test_a_field_that_nobody_can_honour_is_refused_by_name(
-    wishes: dict[str, object], code: str, key: str
+    fields: dict[str, object], code: str, key: str
 ) -> None:
     world = World()
-    error = refused(world, **wishes)
+    error = refused(world, **fields)
     assert (error["code"], error["key"]) == (code, key), error
     assert world.guests() == {}
 

@@ -1,6 +1,6 @@
 """A whole system that moves only when told: real parts, no threads, a clock that is a number.
 
-Letters lie in their queues until `deliver` takes one. `Mortal` stores die after a chosen
+Messages lie in their queues until `deliver` takes one. `Mortal` stores die after a chosen
 commit, as a process does: what was committed stays, what was in memory is gone.
 """
 
@@ -111,7 +111,7 @@ def small_host(cells: int = 1, cpus: int = 4, memory_mib: int = 4096) -> dict[st
 
 
 class World:
-    """One conductor, one scheduler, some hosts, and every letter between them."""
+    """One conductor, one scheduler, some hosts, and every message between them."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class World:
         manifest_s: float = 60.0,
     ) -> None:
         self.now = 1_000_000.0
-        self._manifest_s = manifest_s
+        self._inventory_report_s = manifest_s
         self._numbers = count()  # ids by chance would make no two runs the same
         self.store = Mortal(MemoryStore(clock=lambda: self.now))
         self.bus = InProcessBus()
@@ -159,19 +159,19 @@ class World:
             host.hypervisor,
             host.journal,
             self.bus.send,
-            WorkerSettings(retry_wait_s=0.0, manifest_s=self._manifest_s, **settings),
+            WorkerSettings(retry_wait_s=0.0, manifest_s=self._inventory_report_s, **settings),
             clock=lambda: self.now,
         )
         host.agent.start()
 
     def kill_host(self, name: str) -> None:
-        """Kill a host's agent with its memory; its letters wait, as they would at a broker."""
+        """Kill a host's agent with its memory; its messages wait, as they would at a broker."""
         agent = self.hosts[name].agent
         if agent is not None:
             agent.kill()
         self.hosts[name].agent = None
 
-    # -- letters ---------------------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------
 
     def submit(self, task: str, body: Mapping[str, Any], operation_id: str | None = None) -> str:
         """Enqueue a request; return its operation id."""
@@ -190,12 +190,12 @@ class World:
         return self.submit("build_instances", {"instance": body, "count": count})
 
     def waiting_queues(self) -> list[str]:
-        """Return the queues that hold letters which somebody alive would take."""
+        """Return the queues that hold messages that somebody alive would take."""
         dead = {compute_queue(name) for name, host in self.hosts.items() if host.agent is None}
         return [q for q, depth in sorted(self.bus.depths().items()) if depth and q not in dead]
 
     def deliver(self, queue: str, times: int = 1) -> None:
-        """Hand the oldest letter of a queue to its consumer, `times` times."""
+        """Hand the oldest message of a queue to its consumer, `times` times."""
         outgoing = self.bus.take(queue)
         if outgoing is None:
             return
@@ -204,7 +204,7 @@ class World:
             self.hand_over(outgoing)
 
     def hand_over(self, outgoing: OutgoingMessage) -> None:
-        """Hand a letter to whom it is for; the dead take nothing."""
+        """Hand a message to its consumer; a dead one receives nothing."""
         handlers: Mapping[str, Callable[[OutgoingMessage], None]] = {
             CONDUCTOR: self.desk.request,
             REPORTS: self.desk.report,
@@ -249,13 +249,13 @@ class World:
         self.bus.send(waiting)
 
     def settle(self, times: int = 1) -> None:
-        """Deliver everything, each letter `times` times, until nothing is on its way."""
+        """Deliver everything, each message `times` times, until nothing is on its way."""
         for _ in range(10_000):
             queues = self.waiting_queues()
             if not queues:
                 return
             self.deliver(queues[0], times)
-        raise AssertionError("letters go round for ever")
+        raise AssertionError("messages circulate for ever")
 
     def run_out(self, rounds: int = 60) -> None:
         """Settle, and let time pass as often as it takes until every operation has ended."""

@@ -1,4 +1,4 @@
-"""A forest of a given world, and its answers in the shape of the oracle's."""
+"""A provider index of a given world, and its answers in the shape of the oracle's."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def host_of(root: Provider) -> Host:
 
 
 def refreshed(provider_index: ProviderIndex, store: Store) -> ProviderIndex:
-    """Return the forest once it has followed the store."""
+    """Return the index once it has followed the store."""
     with store.read() as uow:
         provider_index.refresh(uow)
     return provider_index
 
 
 def grown(world: Sequence[Provider]) -> ProviderIndex:
-    """Return a forest of a world."""
+    """Return an index of a world."""
     store = MemoryStore()
     kept(store, world)
     return refreshed(ProviderIndex(), store)

@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_told_in_few_steps(amounts: list[int], rooms: list[
     assert time.process_time() - began < 1
 
 
-def test_a_search_without_an_end_in_sight_ends() -> None:
+def test_a_search_of_exponential_size_ends() -> None:
     """Packing three kinds of room nearly full has no cheap exact answer: 12**36 ways to try."""
     chance, places = random.Random(0), 12
     sizes = [[chance.randint(200, 999) for _ in range(3)] for _ in range(3 * places)]

@@ -36,7 +36,7 @@ def group(suffix: str = UNNUMBERED, /, **amounts: int) -> RequestGroup:
     return RequestGroup(suffix, FrozenMap(amounts))
 
 
-def wish(
+def requested(
     *groups: RequestGroup,
     policy: GroupPolicy = "none",
     near: Iterable[str] = (),
@@ -68,7 +68,7 @@ def served_by(request: CandidateRequest, suffix: str = UNNUMBERED, tree: Tree = 
 
 
 def test_each_class_comes_whole_from_any_provider_of_the_tree_or_who_shares_with_it() -> None:
-    request = wish(group(VCPU=2, SRIOV_NET_VF=1, DISK_GB=10))
+    request = requested(group(VCPU=2, SRIOV_NET_VF=1, DISK_GB=10))
     assert served_by(request) == ["1+2+9", "1+3+9"]
     first = found(request)[0]
     assert first.allocations == {
@@ -80,38 +80,38 @@ def test_each_class_comes_whole_from_any_provider_of_the_tree_or_who_shares_with
 
 
 def test_a_class_is_never_split_over_providers() -> None:
-    assert not found(wish(group(SRIOV_NET_VF=5)))
+    assert not found(requested(group(SRIOV_NET_VF=5)))
 
 
 def test_required_traits_are_met_by_the_providers_used_together() -> None:
     together = having(group(VCPU=1, SRIOV_NET_VF=1), "CUSTOM_ROOT", "CUSTOM_A")
-    assert served_by(wish(together)) == ["1+2"]
+    assert served_by(requested(together)) == ["1+2"]
 
 
 def test_a_trait_of_a_provider_that_is_not_used_meets_nothing() -> None:
-    assert not found(wish(having(group(SRIOV_NET_VF=1), "CUSTOM_ROOT")))
+    assert not found(requested(having(group(SRIOV_NET_VF=1), "CUSTOM_ROOT")))
 
 
 def test_a_forbidden_trait_excludes_the_providers_that_have_it_and_no_others() -> None:
     without = having(group(SRIOV_NET_VF=1), forbidden=["CUSTOM_A", "CUSTOM_ROOT"])
-    assert served_by(wish(without)) == ["3"]
+    assert served_by(requested(without)) == ["3"]
 
 
 def test_one_of_any_of_is_enough() -> None:
     either = having(group(SRIOV_NET_VF=1), any_of=["CUSTOM_A", "CUSTOM_ROOT"])
-    assert served_by(wish(either)) == ["2"]
+    assert served_by(requested(either)) == ["2"]
 
 
 def test_a_group_with_a_suffix_has_one_provider_for_all_its_classes_and_traits() -> None:
-    assert served_by(wish(group("_1", VCPU=1, MEMORY_MB=8)), "_1") == ["1"]
-    assert not found(wish(group("_1", VCPU=1, SRIOV_NET_VF=1)))
-    assert not found(wish(having(group("_1", SRIOV_NET_VF=1), "CUSTOM_A", "CUSTOM_B")))
+    assert served_by(requested(group("_1", VCPU=1, MEMORY_MB=8)), "_1") == ["1"]
+    assert not found(requested(group("_1", VCPU=1, SRIOV_NET_VF=1)))
+    assert not found(requested(having(group("_1", SRIOV_NET_VF=1), "CUSTOM_A", "CUSTOM_B")))
 
 
 def test_groups_may_share_a_provider_under_none_and_not_under_isolate() -> None:
     pair = group("_1", SRIOV_NET_VF=1), group("_2", SRIOV_NET_VF=1)
-    assert served_by(wish(*pair), "_1") == ["2", "2", "3", "3"]
-    apart = found(wish(*pair, policy="isolate"))
+    assert served_by(requested(*pair), "_1") == ["2", "2", "3", "3"]
+    apart = found(requested(*pair, policy="isolate"))
     assert [candidate.mappings["_1"] != candidate.mappings["_2"] for candidate in apart] == [
         True,
         True,
@@ -119,13 +119,13 @@ def test_groups_may_share_a_provider_under_none_and_not_under_isolate() -> None:
 
 
 def test_the_group_without_a_suffix_may_share_with_any_under_isolate() -> None:
-    assert found(wish(group(VCPU=1), group("_1", VCPU=1), policy="isolate"))
+    assert found(requested(group(VCPU=1), group("_1", VCPU=1), policy="isolate"))
 
 
 def test_what_lands_on_one_provider_is_charged_together() -> None:
-    request = wish(group(VCPU=2), group("_1", VCPU=3))
+    request = requested(group(VCPU=2), group("_1", VCPU=3))
     assert [candidate.allocations for candidate in found(request)] == [{ROOT.id: {"VCPU": 5}}]
-    assert not found(wish(group(VCPU=5), group("_1", VCPU=4)))
+    assert not found(requested(group(VCPU=5), group("_1", VCPU=4)))
 
 
 @pytest.mark.parametrize(
@@ -144,62 +144,62 @@ def test_units_and_steps_are_asked_of_each_group_and_the_largest_unit_of_their_s
     tree = Tree((provider(1, VCPU=inventory),))
     for pair, is_fine in ((fine, True), (wrong, False)):
         groups = [group(f"_{at}", VCPU=amount) for at, amount in enumerate(pair)]
-        assert bool(found(wish(*groups), tree)) is is_fine
+        assert bool(found(requested(*groups), tree)) is is_fine
 
 
 def test_capacity_is_exact_in_decimal() -> None:
     """Where a ratio has no exact binary form, a server counts one less: 114 of these 115."""
     tree = Tree((provider(1, VCPU=Inventory(100, ratio=1.15)),))
-    assert found(wish(group(VCPU=115)), tree)
-    assert not found(wish(group(VCPU=116)), tree)
+    assert found(requested(group(VCPU=115)), tree)
+    assert not found(requested(group(VCPU=116)), tree)
 
 
 def test_aggregates_of_the_root_count_for_all_its_tree_without_a_suffix_only() -> None:
     loose = RequestGroup(resources={"SRIOV_NET_VF": 1}, member_of=(frozenset({NEAR}),))
     numbered = RequestGroup("_1", {"SRIOV_NET_VF": 1}, member_of=(frozenset({NEAR}),))
-    assert served_by(wish(loose)) == ["2", "3"]
-    assert not found(wish(numbered))
+    assert served_by(requested(loose)) == ["2", "3"]
+    assert not found(requested(numbered))
 
 
 def test_one_aggregate_of_each_set_is_asked_for() -> None:
     both = RequestGroup("_1", {"SRIOV_NET_VF": 1}, member_of=(frozenset({NEAR}), frozenset({FAR})))
     either = RequestGroup("_1", {"SRIOV_NET_VF": 1}, member_of=(frozenset({NEAR, FAR}),))
-    assert not found(wish(both))
-    assert served_by(wish(either), "_1") == ["3"]
+    assert not found(requested(both))
+    assert served_by(requested(either), "_1") == ["3"]
 
 
 def test_aggregates_to_stay_out_of_exclude_their_members_and_the_trees_of_roots() -> None:
     outside = RequestGroup(resources={"SRIOV_NET_VF": 1}, not_member_of=frozenset({FAR}))
     far_from_root = RequestGroup(resources={"SRIOV_NET_VF": 1}, not_member_of=frozenset({NEAR}))
-    assert served_by(wish(outside)) == ["2"]
-    assert not found(wish(far_from_root))
+    assert served_by(requested(outside)) == ["2"]
+    assert not found(requested(far_from_root))
 
 
 def test_in_tree_excludes_providers_that_share_from_elsewhere() -> None:
     here = RequestGroup(resources={"VCPU": 1, "DISK_GB": 1}, in_tree=RIGHT.id)
     there = RequestGroup("_1", {"DISK_GB": 1}, in_tree=DISK.id)
-    assert not found(wish(here))
-    assert served_by(wish(group(VCPU=1), there), "_1") == ["9"]
+    assert not found(requested(here))
+    assert served_by(requested(group(VCPU=1), there), "_1") == ["9"]
 
 
 def test_the_root_has_rules_of_its_own() -> None:
     request = group(SRIOV_NET_VF=4)
-    assert found(wish(request, root=TraitRule(frozenset({"CUSTOM_ROOT"}))))
-    assert not found(wish(request, root=TraitRule(frozenset({"CUSTOM_A"}))))
-    assert not found(wish(request, root=TraitRule(forbidden=frozenset({"CUSTOM_ROOT"}))))
+    assert found(requested(request, root=TraitRule(frozenset({"CUSTOM_ROOT"}))))
+    assert not found(requested(request, root=TraitRule(frozenset({"CUSTOM_A"}))))
+    assert not found(requested(request, root=TraitRule(forbidden=frozenset({"CUSTOM_ROOT"}))))
 
 
 def test_of_groups_in_one_subtree_one_sits_above_all_others() -> None:
     inner = provider(4, LEFT, SRIOV_NET_VF=1)
     tree = Tree((ROOT, LEFT, RIGHT, inner))
     pair = group("_1", SRIOV_NET_VF=1), group("_2", SRIOV_NET_VF=1)
-    ways = found(wish(*pair, policy="isolate", near=["_1", "_2"]), tree)
+    ways = found(requested(*pair, policy="isolate", near=["_1", "_2"]), tree)
     assert {frozenset(way.allocations) for way in ways} == {frozenset({LEFT.id, inner.id})}
 
 
 def test_a_group_without_resources_places_its_traits_and_takes_nothing() -> None:
     above = RequestGroup("_above", traits=TraitRule(frozenset({"CUSTOM_ROOT"})))
-    ways = found(wish(group("_1", SRIOV_NET_VF=4), above, near=["_1", "_above"]))
+    ways = found(requested(group("_1", SRIOV_NET_VF=4), above, near=["_1", "_above"]))
     assert [(way.allocations, way.mappings["_above"]) for way in ways] == [
         ({RIGHT.id: {"SRIOV_NET_VF": 4}}, (ROOT.id,))
     ]
@@ -208,25 +208,25 @@ def test_a_group_without_resources_places_its_traits_and_takes_nothing() -> None
 def test_a_group_without_resources_is_apart_from_others_too_under_isolate() -> None:
     above = RequestGroup("_above", traits=TraitRule(frozenset({"CUSTOM_ROOT"})))
     pair = group("_1", VCPU=1), above
-    assert found(wish(*pair, near=["_1", "_above"]))
-    assert not found(wish(*pair, near=["_1", "_above"], policy="isolate"))
+    assert found(requested(*pair, near=["_1", "_above"]))
+    assert not found(requested(*pair, near=["_1", "_above"], policy="isolate"))
 
 
 def test_no_sharing_provider_is_below_a_root_that_it_serves() -> None:
     pair = group("_1", VCPU=1), group("_2", DISK_GB=1)
-    assert found(wish(*pair))
-    assert not found(wish(*pair, near=["_1", "_2"]))
+    assert found(requested(*pair))
+    assert not found(requested(*pair, near=["_1", "_2"]))
 
 
 def test_a_request_for_nothing_has_no_candidates() -> None:
-    assert not found(wish())
-    assert not found(wish(RequestGroup(traits=TraitRule(frozenset({"CUSTOM_ROOT"})))))
+    assert not found(requested())
+    assert not found(requested(RequestGroup(traits=TraitRule(frozenset({"CUSTOM_ROOT"})))))
 
 
 def test_a_few_of_very_many_ways_cost_a_few() -> None:
     ports = [provider(2 + at, ROOT, SRIOV_NET_VF=40) for at in range(40)]
     groups = [group(f"_{at}", SRIOV_NET_VF=1) for at in range(40)]
-    some = list(islice(candidates(Tree((ROOT, *ports)), wish(*groups, policy="isolate")), 5))
+    some = list(islice(candidates(Tree((ROOT, *ports)), requested(*groups, policy="isolate")), 5))
     assert len({candidate.mappings for candidate in some}) == 5
 
 

@@ -260,7 +260,7 @@ def test_a_candidate_can_be_claimed_as_it_is(placement: StorePlacement) -> None:
     assert placement.candidates(ask(VGPU=1), 10).found == ()
 
 
-def test_a_forest_that_lives_on_does_not_see_what_was_undone() -> None:
+def test_an_index_that_lives_on_does_not_see_what_was_undone() -> None:
     store, provider_index = MemoryStore(), ProviderIndex()
     with store.begin() as uow:
         uow.hosts.add(a_root("h1"))

@@ -55,7 +55,7 @@ class Flower:
     def until(
         self, task_id: str, true: Callable[[dict[str, Any]], bool], what: str
     ) -> dict[str, Any]:
-        """Return a task once it is as wished."""
+        """Return a task once it is as expected."""
         limit = Limit(_PATIENCE_S)
         while True:
             task = self.task(task_id)

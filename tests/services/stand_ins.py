@@ -91,13 +91,13 @@ class StandIn:
         return True
 
     def handle_registration(self, body: Mapping[str, Any]) -> None:
-        tell(what="hello", host=parse(HostRegistration, body).host)
+        tell(what="registration", host=parse(HostRegistration, body).host)
 
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         tell(what="heartbeat", host=parse(Heartbeat, body).host)
 
     def handle_inventory_report(self, body: Mapping[str, Any]) -> None:
-        tell(what="manifest", host=parse(InventoryReport, body).host)
+        tell(what="inventory_report", host=parse(InventoryReport, body).host)
 
     def handle_progress(self, body: Mapping[str, Any]) -> bool:
         tell(what="progress", sender=parse(Progress, body).sender)

@@ -25,7 +25,7 @@ from tests.workers.world import World, instruction
 ROOT, OPERATION = "a3c8f2d0-0000-4000-8000-00000000000a", "b3c8f2d0-0000-4000-8000-00000000000b"
 TOKEN = Token(operation_id=OPERATION, step="spawn", attempt=1, sequence=3, fence=4, root_id=ROOT)
 ASK = Instruction(token=TOKEN, instance_id="i", verb="spawn")
-LETTER = instruction_message("h1", ASK, ROOT)
+INSTRUCTION = instruction_message("h1", ASK, ROOT)
 BEGUN = heard("reports.progress", Progress(token=TOKEN, sender="h1", percent=0).to_json())
 
 
@@ -37,17 +37,17 @@ def reply(outcome: Literal["done", "refused", "failed", "stale"], **more: Any) -
 def shown(*events: Any) -> Any:
     """Return how Celery's own view of events, which is Flower's, shows the ask in the end."""
     state = State()
-    sent = {"type": "task-sent", "uuid": LETTER.id, "name": LETTER.task}
+    sent = {"type": "task-sent", "uuid": INSTRUCTION.id, "name": INSTRUCTION.task}
     for clock, event in enumerate((sent, *events)):
         common = {"hostname": "h", "timestamp": clock, "local_received": clock, "clock": clock}
         state.event({**common, "pid": 1, **event})
-    return state.tasks[LETTER.id]
+    return state.tasks[INSTRUCTION.id]
 
 
 def test_an_answer_hangs_from_its_ask_and_its_request() -> None:
     outgoing = reply("done")
-    assert (outgoing.root_id, outgoing.parent_id) == (ROOT, LETTER.id)
-    assert (LETTER.root_id, LETTER.parent_id) == (ROOT, OPERATION)
+    assert (outgoing.root_id, outgoing.parent_id) == (ROOT, INSTRUCTION.id)
+    assert (INSTRUCTION.root_id, INSTRUCTION.parent_id) == (ROOT, OPERATION)
 
 
 def test_an_ask_is_begun_by_its_host_and_ended_by_the_answer() -> None:
@@ -73,7 +73,7 @@ def test_what_was_overtaken_is_revoked() -> None:
 
 
 def test_what_was_given_up_fails_and_still_succeeds_when_the_host_has_done_it_after_all() -> None:
-    lost = given_up(asdict(LETTER), "h1 went down")
+    lost = given_up(asdict(INSTRUCTION), "h1 went down")
     task = shown(*BEGUN, lost)
     assert (task.state, task.exception) == ("FAILURE", "GivenUp('h1 went down')")
     assert shown(*BEGUN, lost, *BEGUN).state == "FAILURE"
@@ -84,8 +84,8 @@ def test_a_late_copy_of_an_ask_does_not_open_it_again() -> None:
     assert shown(*answered([reply("done")]), *BEGUN).state == "SUCCESS"
 
 
-def test_other_letters_answer_nothing() -> None:
-    assert answered([LETTER]) == []
+def test_other_messages_answer_nothing() -> None:
+    assert answered([INSTRUCTION]) == []
 
 
 def test_an_agent_tells_what_it_begins_and_not_what_it_has_answered_before() -> None:
@@ -101,13 +101,13 @@ def test_an_agent_tells_what_it_begins_and_not_what_it_has_answered_before() -> 
 def test_what_is_told_of_a_host_is_named_by_whom_it_came_from_and_by_its_ask() -> None:
     answer = reply("done")
     told = heard("reports.reply", answer.body)
-    assert {event["uuid"] for event in told} >= {LETTER.id}
-    assert {event.get("hostname") for event in told if event["uuid"] == LETTER.id} == {
+    assert {event["uuid"] for event in told} >= {INSTRUCTION.id}
+    assert {event.get("hostname") for event in told if event["uuid"] == INSTRUCTION.id} == {
         "compute-h1@h1"
     }
-    own = [event for event in told if event["uuid"] != LETTER.id]
+    own = [event for event in told if event["uuid"] != INSTRUCTION.id]
     assert [event["type"] for event in own] == ["task-received", "task-succeeded"]
-    assert (own[0]["root_id"], own[0]["parent_id"]) == (ROOT, LETTER.id)
+    assert (own[0]["root_id"], own[0]["parent_id"]) == (ROOT, INSTRUCTION.id)
     assert len({event["uuid"] for event in own}) == 1
 
 
@@ -122,4 +122,4 @@ def test_a_host_that_beats_is_a_worker_and_other_reports_are_not_shown() -> None
 
 def test_the_scheduler_tells_the_end_of_its_asks_itself() -> None:
     body = Reply(token=TOKEN, sender="scheduler", outcome="done").to_json()
-    assert LETTER.id not in {event["uuid"] for event in heard("reports.reply", body)}
+    assert INSTRUCTION.id not in {event["uuid"] for event in heard("reports.reply", body)}

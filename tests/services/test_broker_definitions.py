@@ -151,7 +151,9 @@ def test_a_worker_reports_with_no_more_rights_than_that(broker: Broker, tmp_path
             heard = channel.consume("reports", auto_ack=True, inactivity_timeout=20)
             # What another test has left there may come first.
             headers = (props.headers or {} for _, props, body in itertools.islice(heard, 3) if body)
-            assert any("hello" in str(header.get("task")) for header in headers), log.read_text()
+            assert any("reports.hello" in str(header.get("task")) for header in headers), (
+                log.read_text()
+            )
         finally:
             worker.terminate()
             code = worker.wait(timeout=limit_s(20))

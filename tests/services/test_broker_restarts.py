@@ -65,7 +65,7 @@ def request(name: str) -> OutgoingMessage:
 
 
 def send_until_taken(carrier: CeleryCarrier, outgoing_messages: list[OutgoingMessage]) -> int:
-    """Send as the outbox does: the same letters again until the broker has them all."""
+    """Send as the outbox does: the same messages again until the broker has them all."""
     limit = Limit(RESTART_S)
     refusals = 0
     while outgoing_messages:

@@ -1,4 +1,4 @@
-"""Letters leave confirmed, or the caller hears which may not have."""
+"""Messages leave confirmed, or the caller hears which may not have."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def bodies(channel: BlockingChannel, count: int) -> list[Any]:
     raise AssertionError("consuming ended")
 
 
-def test_a_letter_is_a_message_that_any_celery_worker_runs(
+def test_a_message_is_one_that_any_celery_worker_runs(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
     sent = outgoing(7)
@@ -91,7 +91,7 @@ def test_a_letter_is_a_message_that_any_celery_worker_runs(
     assert (headers["argsrepr"], headers["kwargsrepr"]) == ("()", "no 7")
 
 
-def test_more_letters_than_a_batch_arrive_in_order(
+def test_more_messages_than_a_batch_arrive_in_order(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
     count = 2 * BATCH + 3
@@ -99,7 +99,7 @@ def test_more_letters_than_a_batch_arrive_in_order(
     assert [body["number"] for body in bodies(channel, count)] == list(range(count))
 
 
-def test_a_letter_for_no_queue_is_named_while_the_others_leave(
+def test_a_message_for_no_queue_is_named_while_the_others_leave(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
     lost = outgoing(1, queue="compute_nowhere")
@@ -112,7 +112,7 @@ def test_a_letter_for_no_queue_is_named_while_the_others_leave(
     assert bodies(channel, 1) == [{"number": 3}]
 
 
-def test_a_letter_larger_than_a_frame_arrives_whole(
+def test_a_message_larger_than_a_frame_arrives_whole(
     carrier: CeleryCarrier, channel: BlockingChannel
 ) -> None:
     text = "é" * 300_000

@@ -133,7 +133,7 @@ def test_only_names_of_arguments_are_shown_of_a_request() -> None:
     assert "shadow" not in headers
 
 
-def test_our_own_letters_say_themselves_what_is_shown() -> None:
+def test_our_own_messages_say_themselves_what_is_shown() -> None:
     sent = {"task": "compute.spawn", "id": ID, "kwargsrepr": "spawn i on h1"}
     assert trimmed_headers(sent, {"token": {}})["kwargsrepr"] == "spawn i on h1"
 

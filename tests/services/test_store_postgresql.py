@@ -307,7 +307,7 @@ def test_a_change_that_is_committed_late_is_not_missed(store: SqlStore, hasty: S
             other.hosts.save(records.a_host("early", version=2))
         with hasty.read() as reading:
             first = reading.hosts.changes(mark)
-        # Transactions of others on this server may keep what is old in sight, as it was.
+        # Transactions of others on this server may keep what is old visible, as it was.
         assert first.versions["early"] == 2
         assert first.versions.get("late") in (None, 1)
     with hasty.read() as reading:

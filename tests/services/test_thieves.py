@@ -99,7 +99,7 @@ def refused(act: Callable[[], object]) -> bool:
 
 
 def message(task: str, body: dict[str, Any], **properties: Any) -> dict[str, Any]:
-    """Return what publishes a task message, with headers beside `task` and `id` as wished."""
+    """Return what publishes a task message, with headers beside `task` and `id` as given."""
     headers = {"task": task, "id": str(uuid.uuid4()), **properties.pop("headers", {})}
     kept = pika.BasicProperties("application/json", headers=headers, **properties)
     return {"body": json.dumps([[], body, {}]), "properties": kept}

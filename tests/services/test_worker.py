@@ -210,7 +210,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_the_scheduler_chooses_and_its_letters_leave(url: str, carrier: CeleryCarrier) -> None:
+def test_the_scheduler_chooses_and_its_messages_leave(url: str, carrier: CeleryCarrier) -> None:
     ask = SelectHosts(token=TOKEN, host_requests=(HostRequest(instance_id="i", operation_id="o"),))
     with running("scheduler", url) as scheduler:
         carrier.send([OutgoingMessage(SCHEDULER, SELECT_HOSTS, ask.to_json())])

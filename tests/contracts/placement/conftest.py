@@ -33,12 +33,12 @@ class PerCall:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._forest = ProviderIndex()
+        self._index = ProviderIndex()
 
     def __getattr__(self, name: str) -> object:
         def call(*arguments: object, **named: object) -> object:
             with self._store.begin() as uow:
-                return getattr(StorePlacement(uow, self._forest), name)(*arguments, **named)
+                return getattr(StorePlacement(uow, self._index), name)(*arguments, **named)
 
         return call
 

@@ -91,7 +91,7 @@ def test_what_lives_is_counted_by_kind_state_and_what_it_waits_for(store: Store)
         assert set(uow.operations.census()) == expected
 
 
-def test_the_outbox_says_since_when_its_oldest_letter_waits(store: Store) -> None:
+def test_the_outbox_says_since_when_its_oldest_message_waits(store: Store) -> None:
     with store.begin() as uow:
         assert uow.outbox.oldest_at() is None
         for name, created_at in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
@@ -317,7 +317,7 @@ def test_versions_are_those_of_all_hosts(store: Store) -> None:
         assert uow.hosts.versions() == {"a": 1, "b": 2**40}
 
 
-def test_letters_written_before_a_moment_come_oldest_first(store: Store) -> None:
+def test_messages_written_before_a_moment_come_oldest_first(store: Store) -> None:
     rows = [records.an_outbox_row(name, at) for name, at in (("b", 2.0), ("a", 1.0), ("c", 3.0))]
     with store.begin() as uow:
         uow.outbox.add_many(rows)
@@ -326,7 +326,7 @@ def test_letters_written_before_a_moment_come_oldest_first(store: Store) -> None
         assert uow.outbox.older_than(1.0, 10) == []
 
 
-def test_letters_that_have_left_are_dropped_together(store: Store) -> None:
+def test_messages_that_have_left_are_dropped_together(store: Store) -> None:
     with store.begin() as uow:
         uow.outbox.add_many([records.an_outbox_row(name) for name in "abc"])
         uow.outbox.drop_many(["a", "c", "gone already"])

@@ -21,7 +21,7 @@ from tests.contracts.store.conftest import Clock, Opener
 
 T = TypeVar("T")
 
-LETTER = OutgoingMessage(
+MESSAGE = OutgoingMessage(
     "compute_a", "compute.spawn", {"a": [1]}, "m-1", "op-0", "op-1", "spawn i-1 on a"
 )
 
@@ -53,7 +53,7 @@ def test_an_error_undoes_everything(store: Store) -> None:
         uow.hosts.save(replace(kept, version=2))
         uow.hosts.add(records.a_host("new"))
         uow.events.add(records.an_event())
-        uow.post(LETTER)
+        uow.post(MESSAGE)
     with store.read() as uow:
         assert uow.hosts.where() == [kept]
         assert uow.events.count() == uow.outbox.count() == 0
@@ -94,13 +94,13 @@ def test_a_savepoint_undoes_its_block_and_lets_the_error_pass(store: Store) -> N
     before = records.an_operation()
     with store.begin() as uow:
         uow.operations.add(before)
-        uow.post(LETTER)
+        uow.post(MESSAGE)
         with spoiled(uow.savepoint()):
             uow.operations.save(replace(before, step="later", data={"x": 1}))
             uow.operations.add(records.an_operation("op-2"))
-            uow.post(replace(LETTER, id="m-2"))
+            uow.post(replace(MESSAGE, id="m-2"))
         assert uow.operations.where() == [before]
-        assert uow.posted == (LETTER,)
+        assert uow.posted == (MESSAGE,)
         after = replace(before, step="other")
         uow.operations.save(after)
     with store.read() as uow:
@@ -112,8 +112,8 @@ def test_a_savepoint_without_an_error_keeps_its_block(store: Store) -> None:
     with store.begin() as uow:
         with uow.savepoint():
             uow.operations.add(records.an_operation())
-            uow.post(LETTER)
-        assert uow.posted == (LETTER,)
+            uow.post(MESSAGE)
+        assert uow.posted == (MESSAGE,)
     with store.read() as uow:
         assert uow.operations.count() == uow.outbox.count() == 1
 
@@ -142,27 +142,27 @@ def test_a_conflict_may_pass_through_a_savepoint(store: Store) -> None:
         assert uow.hosts.count() == 0
 
 
-def test_a_posted_letter_waits_in_the_outbox_to_the_letter(store: Store, clock: Clock) -> None:
+def test_a_posted_message_waits_in_the_outbox_unchanged(store: Store, clock: Clock) -> None:
     clock.now = 77.5
     with store.begin() as uow:
         assert uow.posted == ()
-        uow.post(LETTER)
-        uow.post(replace(LETTER, id="m-2"))
+        uow.post(MESSAGE)
+        uow.post(replace(MESSAGE, id="m-2"))
         assert [outgoing.id for outgoing in uow.posted] == ["m-1", "m-2"]
     with store.read() as uow:
         row = uow.outbox.get("m-1")
         assert row is not None
         assert row.created_at == 77.5
-        assert message_of(row) == LETTER
+        assert message_of(row) == MESSAGE
 
 
-def test_a_letter_that_is_still_waiting_can_be_posted_again(store: Store, clock: Clock) -> None:
+def test_a_message_that_is_still_waiting_can_be_posted_again(store: Store, clock: Clock) -> None:
     with store.begin() as uow:
-        uow.post(LETTER)
+        uow.post(MESSAGE)
     clock.now += 10
     with store.begin() as uow:
-        uow.post(LETTER)
-        assert uow.posted == (LETTER,)
+        uow.post(MESSAGE)
+        assert uow.posted == (MESSAGE,)
     with store.read() as uow:
         assert [row.created_at for row in uow.outbox.where()] == [clock.now]
 
@@ -240,7 +240,7 @@ def test_a_reader_cannot_write(store: Store) -> None:
             lambda: uow.hosts.lock("h-1"),
             lambda: uow.instances.lock_many(["i-1"]),
             lambda: uow.outbox.drop_many(["m-1"]),
-            lambda: uow.post(LETTER),
+            lambda: uow.post(MESSAGE),
         )
         for write in writes:
             with pytest.raises(Broken) as caught:

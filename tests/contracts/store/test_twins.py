@@ -70,7 +70,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Post:
-    """A letter."""
+    """A message."""
 
     outgoing: OutgoingMessage
 

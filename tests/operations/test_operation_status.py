@@ -23,27 +23,27 @@ class Watched(World):
     """A world whose conductor is watched."""
 
     def __init__(self, hosts: int = 3, **more: Any) -> None:
-        self.sights: list[OperationStatus] = []
+        self.statuses: list[OperationStatus] = []
         super().__init__(hosts, **more)
 
     def restart_conductor(self) -> None:
         super().restart_conductor()
         self.service = build_service(
-            self.settings, self.store, self.bus, "conductor", self.sights.append
+            self.settings, self.store, self.bus, "conductor", self.statuses.append
         )
         scheduler = Scheduler(self.store, SchedulingSettings(refresh_s=0.0))
         self.desk = Desk(self.service, scheduler)
 
     def states(self, operation_id: str) -> list[OperationState]:
         """Return the states that were seen of an operation, in order, without repetition."""
-        seen = [sight.record.state for sight in self.sights if sight.record.id == operation_id]
+        seen = [status.record.state for status in self.statuses if status.record.id == operation_id]
         return [state for at, state in enumerate(seen) if at == 0 or state is not seen[at - 1]]
 
     def last(self, operation_id: str) -> OperationStatus:
-        return [sight for sight in self.sights if sight.record.id == operation_id][-1]
+        return [status for status in self.statuses if status.record.id == operation_id][-1]
 
     def given_up(self) -> list[str]:
-        return [sight.given_up["task"] for sight in self.sights if sight.given_up is not None]
+        return [status.given_up["task"] for status in self.statuses if status.given_up is not None]
 
     def move(self, verb: str, instance_id: str, **more: Any) -> str:
         return self.submit(f"{verb}_instance", {"instance_id": instance_id, **more})
@@ -66,7 +66,9 @@ def test_an_end_is_seen_once_as_new_however_often_it_is_looked_at() -> None:
     world.submit("build_instances", world.operation(build).request, build)
     world.settle()
     ends = [
-        sight for sight in world.sights if sight.record.id == build and sight.record.state.ended
+        status
+        for status in world.statuses
+        if status.record.id == build and status.record.state.ended
     ]
     assert [end.ended_now for end in ends] == [True, *[False] * (len(ends) - 1)]
     assert len(ends) > 1
@@ -99,7 +101,7 @@ def test_what_is_said_of_a_move_names_both_ends_and_how_far_it_is() -> None:
     instance = world.instance(build)
     move = world.move("live_migrate", instance.id)
     world.settle()
-    copies = [s for s in world.sights if s.record.id == move and s.record.step == "copy"]
+    copies = [s for s in world.statuses if s.record.id == move and s.record.step == "copy"]
     assert copies
     said = arguments_of(copies[-1])
     assert (said["step"], said["source"]) == ("copy", instance.host)
@@ -187,7 +189,7 @@ def test_an_end_that_is_shown_or_only_just_there_or_long_past_is_not_shown_again
     build = world.build()
     world.run_out()
     asked: list[str] = []
-    before = len(world.sights)
+    before = len(world.statuses)
 
     def nothing(ids: Sequence[str]) -> list[str]:
         asked.extend(ids)
@@ -199,4 +201,4 @@ def test_an_end_that_is_shown_or_only_just_there_or_long_past_is_not_shown_again
     assert build in asked
     world.now += 3_600.0
     assert world.service.show_ends(list) == 0
-    assert len(world.sights) == before
+    assert len(world.statuses) == before

@@ -123,10 +123,10 @@ def test_what_two_hosts_share_is_used_up_for_both(store: Store) -> None:
     disk = provider(4, None, [SHARES], near, DISK_GB=10)
     kept(store, [provider(1, None, (), near, VCPU=4), provider(3, None, (), near, VCPU=4), disk])
     provider_index = refreshed(ProviderIndex(), store)
-    wish = asking(VCPU=1, DISK_GB=8)
-    assert hosts_of(provider_index.candidates(wish, 9)) == ["provider-1", "provider-3"]
+    requested = asking(VCPU=1, DISK_GB=8)
+    assert hosts_of(provider_index.candidates(requested, 9)) == ["provider-1", "provider-3"]
     kept(store, [replace(disk, used=FrozenMap({"DISK_GB": 5}), generation=1)])
-    assert not refreshed(provider_index, store).candidates(wish, 9).found
+    assert not refreshed(provider_index, store).candidates(requested, 9).found
 
 
 def test_shared_storage_alone_is_one_candidate_however_many_hosts_it_serves(store: Store) -> None:
@@ -160,11 +160,11 @@ def test_providers_that_candidates_name_come_with_them(store: Store) -> None:
     port = provider(2, root, SRIOV_NET_VF=2)
     kept(store, [root, port])
     near = RequestGroup("_near", traits=TraitRule(frozenset({"CUSTOM_A"})))
-    wish = CandidateRequest(
+    requested = CandidateRequest(
         (RequestGroup("_1", FrozenMap({"SRIOV_NET_VF": 1})), near),
         same_subtree=(frozenset({"_1", "_near"}),),
     )
-    found = refreshed(ProviderIndex(), store).candidates(wish, 1)
+    found = refreshed(ProviderIndex(), store).candidates(requested, 1)
     assert set(found.providers) == {root.id, port.id}
     assert found.providers[port.id] == port
 
@@ -224,7 +224,7 @@ def _has_children(item: Provider, world: Sequence[Provider]) -> bool:
     return any(other.parent_id == item.id for other in world)
 
 
-def test_a_wish_for_a_unit_that_a_single_host_does_not_give_is_refused(store: Store) -> None:
+def test_a_request_for_a_unit_that_a_single_host_does_not_give_is_refused(store: Store) -> None:
     kept(store, [provider(1, VCPU=Inventory(8, min_unit=2)), provider(2, VCPU=8)])
     found = refreshed(ProviderIndex(), store).candidates(asking(VCPU=1), 9)
     assert hosts_of(found) == ["provider-2"]

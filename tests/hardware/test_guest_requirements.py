@@ -8,7 +8,7 @@ import pytest
 
 from models.errors import Rejected
 from models.hardware import GuestTopology, cpus_of
-from tests.hardware.builders import wished
+from tests.hardware.builders import topology_for
 
 Specs = dict[str, str]
 Properties = dict[str, Any]
@@ -25,7 +25,7 @@ MAPS = {
 
 
 def topology(specs: Specs | None = None, properties: Properties | None = None) -> GuestTopology:
-    found = wished(specs, properties)
+    found = topology_for(specs, properties)
     assert found is not None
     return found
 
@@ -51,7 +51,7 @@ def shares(guest: GuestTopology) -> list[tuple[tuple[int, ...], tuple[int, ...],
     ],
 )
 def test_no_topology_arises_where_nobody_asks_for_one(specs: Specs, properties: Properties) -> None:
-    assert wished(specs, properties) is None
+    assert topology_for(specs, properties) is None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_an_asymmetric_guest_of_six_vcpus_has_two_cells() -> None:
         "hw:numa_cpus.1": "2,3,4,5",
         "hw:numa_mem.1": "4096",
     }
-    guest = wished(specs, vcpus=6, memory_mib=6144)
+    guest = topology_for(specs, vcpus=6, memory_mib=6144)
     assert guest is not None
     assert shares(guest) == [((0, 1), (), 2048), ((2, 3, 4, 5), (), 4096)]
 
@@ -184,8 +184,8 @@ def test_the_images_realtime_mask_beats_the_flavors() -> None:
 def test_booleans_are_true_in_these_spellings_only(spelling: str) -> None:
     specs = {**PINNED, "hw:cpu_realtime_mask": "nonsense"}
     with pytest.raises(Rejected):
-        wished({**specs, "hw:cpu_realtime": spelling})
-    assert wished({**specs, "hw:cpu_realtime": "enabled"}) is not None
+        topology_for({**specs, "hw:cpu_realtime": spelling})
+    assert topology_for({**specs, "hw:cpu_realtime": "enabled"}) is not None
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_all_vcpus_may_be_realtime_only_with_an_emulator_policy() -> None:
     """Case N57."""
     specs = {**PINNED, "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "0-3"}
     with pytest.raises(Rejected):
-        wished(specs)
-    assert wished({**specs, "hw:emulator_threads_policy": "share"}) is not None
+        topology_for(specs)
+    assert topology_for({**specs, "hw:emulator_threads_policy": "share"}) is not None
 
 
 def test_pcpu_resources_count_the_isolated_emulators_cpu() -> None:
@@ -230,4 +230,4 @@ def test_pcpu_resources_count_the_isolated_emulators_cpu() -> None:
 def test_the_order_of_keys_decides_nothing() -> None:
     specs = {**TWO_NODES, **MAPS, **PINNED}
     backwards = dict(reversed(specs.items()))
-    assert wished(specs) == wished(backwards)
+    assert topology_for(specs) == topology_for(backwards)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from models.errors import Rejected
-from tests.hardware.builders import wished
+from tests.hardware.builders import topology_for
 
 Specs = dict[str, str]
 Properties = dict[str, Any]
@@ -290,7 +290,7 @@ def test_what_means_nothing_is_refused_with_a_code_and_the_key(
     code: str, key: str, specs: Specs, properties: Properties
 ) -> None:
     with pytest.raises(Rejected) as refusal:
-        wished(specs, properties)
+        topology_for(specs, properties)
     assert (refusal.value.code, refusal.value.key) == (code, key)
     assert refusal.value.message.startswith(key)
     assert "\n" not in refusal.value.message

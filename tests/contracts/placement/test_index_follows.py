@@ -1,4 +1,4 @@
-"""A forest follows every store: what comes, changes and goes is seen at the next look."""
+"""A provider index follows every store: what comes, changes and goes is seen at the next look."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def names_of(provider_index: ProviderIndex) -> list[str]:
     ]
 
 
-def test_a_forest_sees_what_was_there_before_it(store: Store) -> None:
+def test_an_index_sees_what_was_there_before_it(store: Store) -> None:
     kept(store, [*ROOTS, *PORTS])
     assert names_of(refreshed(ProviderIndex(), store)) == ["provider-10", "provider-11"]
 
