@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import quantiles
 
@@ -43,16 +44,20 @@ def repeated_names() -> Mapping[str, Sequence[str]]:
     return {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(str(p.with_suffix("")).replace("/", ".") for p in modules())
+
+
 def own_imports(path: Path) -> frozenset[str]:
     """The modules of ours that a module imports, wherever in it."""
-    known = {str(p.with_suffix("")).replace("/", ".") for p in modules()}
     found = set()
     for node in ast.walk(ast.parse((CHECKOUT / path).read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inside = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (inside & known) or {node.module}
+            found |= (inside & _known()) or {node.module}
     return frozenset(name for name in found if name.partition(".")[0] in PACKAGES)
 
 
