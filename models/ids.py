@@ -12,10 +12,10 @@ HostName = NewType("HostName", str)
 ProjectId = NewType("ProjectId", str)
 
 LONGEST_NAME = 255
-"""Letters in the name of anything."""
+"""Characters in the name of anything."""
 
 LONGEST_HOST = 200
-"""Letters in the name of a host: with each dot written as three, its queue's still fits AMQP."""
+"""Characters in the name of a host: with each dot written as three, its queue's still fits AMQP."""
 
 NAME_RULE = f"1 to {LONGEST_NAME} printable characters without a space before or behind them"
 HOST_RULE = (

@@ -49,9 +49,9 @@ _PAIRS: Final = frozenset(
 _QUALIFIERS: Final = frozenset({"b", "base64", "hash", "pem", "plain", "string", "text", "value"})
 # Named by the field's vocabulary, whoever made them; everybody sees a flavor and an image.
 _PUBLIC: Final = frozenset({"extra_specs", "properties"})
-_ASK: Final = frozenset({"operation_id", "step", "attempt", "sequence"})
+_TOKEN: Final = frozenset({"operation_id", "step", "attempt", "sequence"})
 
-# A name begins where no name goes on before it: else a long one would be read from each letter.
+# A name begins where no name goes on before it: else a long one would be read from each character.
 _NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]++)\\?["']?\s*+[:=]\s*+""")
 # What is a secret whatever it is called: passwords in URLs, signed tokens, private keys.
 _BY_ITSELF: Final = re.compile(
@@ -112,8 +112,8 @@ def _masked_elements(text: str) -> str:
     for found in _ELEMENT.finditer(text):
         if found.start() < at:
             continue
-        said = _SAYS_NAME.search(found[2])
-        if not is_secret(found[1]) and not (said and is_secret(said[1])):
+        names_secret = _SAYS_NAME.search(found[2])
+        if not is_secret(found[1]) and not (names_secret and is_secret(names_secret[1])):
             continue
         inside = _SAYS_VALUE.sub(lambda value: f'{value[1]}="{MASK}"', found[0])
         kept += text[at : found.start()], inside
@@ -139,7 +139,7 @@ def _masked_named(text: str) -> str:
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """Return a value as a message to a person quotes it: JSON, masked, at most so many letters."""
+    """Return a value as an error quotes it: JSON, masked, at most `most` characters."""
     safe = masked_text(value) if isinstance(value, str) else masked(value)
     return json.dumps(safe, default=str)[:most]
 
@@ -162,13 +162,13 @@ def _masked(value: Any, *, secret: bool, deep: int) -> Any:
     if deep > _DEEPEST:
         return MASK
     if isinstance(value, Mapping):
-        told = _says_secret(value)
+        names_secret = _says_secret(value)
         return {
             name: item
             if name in _PUBLIC and not secret
             else _masked(
                 item,
-                secret=_covers(secret or (told and name == "value"), str(name), item),
+                secret=_covers(secret or (names_secret and name == "value"), str(name), item),
                 deep=deep + 1,
             )
             for name, item in value.items()
@@ -186,5 +186,5 @@ def _says_secret(value: Mapping[Any, Any]) -> bool:
 
 def _covers(secret: bool, name: str, value: Any) -> bool:
     """Say whether a field's value is a secret; the tokens of our own asks are none."""
-    ours = isinstance(value, Mapping) and value.keys() >= _ASK
+    ours = isinstance(value, Mapping) and value.keys() >= _TOKEN
     return secret or (is_secret(name) and not ours)

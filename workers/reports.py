@@ -36,7 +36,7 @@ from models.messages.internal import (
     Reply,
     Reservation,
     answer_to,
-    said,
+    shown_arguments,
 )
 from models.messages.json_safety import shown_name
 from workers.hypervisor.ports import GuestDomain, Hypervisor
@@ -76,7 +76,7 @@ def reply_message(reply: Reply) -> OutgoingMessage:
         task=REPLY,
         body=reply.to_json(),
         id=str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
-        shown=said(
+        shown=shown_arguments(
             outcome=reply.outcome,
             step=reply.token.step,
             host=reply.sender,
@@ -92,7 +92,9 @@ def progress_message(progress: Progress) -> OutgoingMessage:
         queue=REPORTS,
         task=PROGRESS,
         body=progress.to_json(),
-        shown=said(percent=progress.percent, step=progress.token.step, host=progress.sender),
+        shown=shown_arguments(
+            percent=progress.percent, step=progress.token.step, host=progress.sender
+        ),
         **answer_to(progress.token),
     )
 
@@ -125,7 +127,9 @@ def registration_message(
         accounting_degraded=guests.degraded,
     )
     return _report(
-        REGISTRATION, host_registration, said(host=sender.host, guests=len(guests.domains))
+        REGISTRATION,
+        host_registration,
+        shown_arguments(host=sender.host, guests=len(guests.domains)),
     )
 
 
@@ -141,7 +145,7 @@ def heartbeat_message(
         running=running,
         hangs=hangs,
     )
-    return _report(HEARTBEAT, beat, said(host=sender.host))
+    return _report(HEARTBEAT, beat, shown_arguments(host=sender.host))
 
 
 def inventory_message(sender: Sender, guests: Guests) -> OutgoingMessage:
@@ -154,7 +158,9 @@ def inventory_message(sender: Sender, guests: Guests) -> OutgoingMessage:
         accounting_degraded=guests.degraded,
     )
     return _report(
-        INVENTORY_REPORT, inventory_report, said(host=sender.host, guests=len(guests.domains))
+        INVENTORY_REPORT,
+        inventory_report,
+        shown_arguments(host=sender.host, guests=len(guests.domains)),
     )
 
 

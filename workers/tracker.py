@@ -335,7 +335,7 @@ def _exclusive_part(placement: Placement) -> Placement:
 
 
 def _pins(placed: PlacedCell) -> bool:
-    return bool(placed.dedicated_vcpus or placed.taken_cpus)
+    return bool(placed.dedicated_vcpus or placed.allocated_cpus)
 
 
 def _shared_vcpus(guest: Guest) -> int:

@@ -41,7 +41,7 @@ from models.errors import Rejected
 from models.json_types import Json
 from models.lifecycle import OperationState
 from models.messages.carrier import Carrier
-from models.messages.internal import said
+from models.messages.internal import shown_arguments
 from models.messages.requests import PREFIX
 from models.tables.schema_upgrade import check_ready
 from tasks.app import make_app
@@ -175,7 +175,7 @@ def _show(
         state=record.state,
         result=_result_of(record),
         error=record.error,
-        shown=said(**arguments_of(status)),
+        shown=shown_arguments(**arguments_of(status)),
         root_id=record.root_id,
         parent_id=record.parent_id,
         began_at=record.created_at,

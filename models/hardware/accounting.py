@@ -145,7 +145,7 @@ def _charged(cell: HostCell, placed: PlacedCell) -> HostCell:
         cell,
         cell.cpu_used + placed.shared_vcpus.bit_count(),
         cell.memory_used_mib + placed.memory_mib,
-        _pinned_with(cell, placed.taken_cpus),
+        _pinned_with(cell, placed.allocated_cpus),
         _pools_after(cell, placed, +1),
     )
 
@@ -155,7 +155,7 @@ def _discharged(cell: HostCell, placed: PlacedCell) -> HostCell:
         cell,
         max(0, cell.cpu_used - placed.shared_vcpus.bit_count()),
         max(0, cell.memory_used_mib - placed.memory_mib),
-        _pinned_without(cell, placed.taken_cpus),
+        _pinned_without(cell, placed.allocated_cpus),
         _pools_after(cell, placed, -1),
     )
 

@@ -1,4 +1,4 @@
-"""What a guest asks of a host's NUMA cells, and the answers: a placement or the reasons why not."""
+"""What a guest requires of NUMA cells, and the answers: a placement or the reasons why not."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,12 +68,12 @@ class PlacedCell:
     blocked_cpus: CpuMask = 0
 
     @property
-    def taken_cpus(self) -> CpuMask:
-        """Return every dedicated host CPU that this cell takes from others."""
-        taken = self.reserved_cpus | self.blocked_cpus
+    def allocated_cpus(self) -> CpuMask:
+        """Return every dedicated host CPU that this cell occupies."""
+        cpus = self.reserved_cpus | self.blocked_cpus
         for _, cpu in self.pinning:
-            taken |= 1 << cpu
-        return taken
+            cpus |= 1 << cpu
+        return cpus
 
 
 @dataclass(frozen=True, slots=True)

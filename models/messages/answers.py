@@ -61,7 +61,7 @@ ANSWERS: dict[str, type[Versioned]] = {kind.task: kind for kind in (OperationEnd
 
 
 def answer_message(reply_to: str, answer: OperationEnded | RequestRefused) -> OutgoingMessage:
-    """Return the letter that carries an answer; it is correlated by the id of the request."""
+    """Return the message that carries an answer; it is correlated by the id of the request."""
     return OutgoingMessage(
         queue=reply_to,
         task=answer.task,
@@ -72,6 +72,6 @@ def answer_message(reply_to: str, answer: OperationEnded | RequestRefused) -> Ou
 
 
 def refusal_message(reply_to: str, operation_id: str, error: ConductorError) -> OutgoingMessage:
-    """Return the letter that tells a sender why its request became no operation."""
+    """Return the message that tells a sender why its request became no operation."""
     refused = RequestRefused(operation_id=operation_id[:255], error=error.to_json())
     return answer_message(reply_to, refused)

@@ -1,4 +1,4 @@
-"""The port through which letters leave a process: RabbitMQ in services, a bus in one process."""
+"""The port through which messages leave a process: RabbitMQ in services, a bus in one process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from models.messages.internal import OutgoingMessage
 
 
 class Carrier(Protocol):
-    """Takes letters to their queues, at least once."""
+    """Takes messages to their queues, at least once."""
 
     def send(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
-        """Return when every letter is safe with the carrier; raise `Unreachable` otherwise.
+        """Return when every message is safe with the carrier; raise `Unreachable` otherwise.
 
-        After `Unreachable` some may have arrived: letter ids are stable, so send all again.
+        After `Unreachable` some may have arrived: message ids are stable, so send all again.
         `data["unsent"]` names those that may not have, `data["unsendable"]` (id to reason) those
         that never will.
         """

@@ -217,8 +217,8 @@ def _cell_fields(cell: HostCellShape) -> Mapping[str, Any]:
 
 def _blocked(cell: HostCell, placed: Mapping[str, Any]) -> list[int]:
     used = {*placed["cpu_pinning"].values(), *placed["cpuset_reserved"]}
-    taken = with_siblings(cell, mask_of(used)) & cell.dedicated_cpus
-    return [cpu for cpu in cpus_of(taken) if cpu not in used]
+    cpus = with_siblings(cell, mask_of(used)) & cell.dedicated_cpus
+    return [cpu for cpu in cpus_of(cpus) if cpu not in used]
 
 
 def _checked(shape: type[M], data: Mapping[str, Any]) -> M:

@@ -128,12 +128,12 @@ def flavor_to_json(flavor: Flavor) -> JsonDict:
 
 def image_to_json(image: Image) -> JsonDict:
     """Return an image as the contract's `image`, with what else an instance keeps of it."""
-    said = {
+    optional = {
         "min_memory_mb": image.min_memory_mib,
         "min_disk_gb": image.min_disk_gib,
         "on_volume": image.on_volume,
     }
-    rest = {name: value for name, value in said.items() if value}
+    rest = {name: value for name, value in optional.items() if value}
     return {"id": image.id, "name": image.name, "properties": _thawed(image.properties), **rest}
 
 

@@ -11,28 +11,28 @@ from models.errors import Rejected
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the sender said about hosts: instances to be with, or apart from."""
+    """What the sender hints about hosts: instances to be with, or apart from."""
 
     with_instances: tuple[str, ...] = ()
     apart_from: tuple[str, ...] = ()
     domain: str | None = None
 
 
-def hints_of(said: Mapping[str, Any]) -> Hints:
+def hints_of(hints: Mapping[str, Any]) -> Hints:
     """Return the hints of a request's `scheduler_hints`: an id or a list of ids each.
 
     Raises `Rejected` (`hint_invalid`) for anything else.
     """
-    domain = said.get("domain")
+    domain = hints.get("domain")
     return Hints(
-        _ids(said, "same_host"),
-        _ids(said, "different_host"),
+        _ids(hints, "same_host"),
+        _ids(hints, "different_host"),
         None if domain is None else str(domain),
     )
 
 
-def _ids(said: Mapping[str, Any], hint: str) -> tuple[str, ...]:
-    value = said.get(hint)
+def _ids(hints: Mapping[str, Any], hint: str) -> tuple[str, ...]:
+    value = hints.get(hint)
     if value is None:
         return ()
     ids = [value] if isinstance(value, str) else value

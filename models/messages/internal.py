@@ -1,4 +1,4 @@
-"""What our own processes send each other: letters, instructions to hosts, and their reports."""
+"""What our own processes send each other: instructions to hosts, and their reports."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ Counter = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Moment = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
 """Seconds since 1970 by some clock."""
 REGISTRATION_VERDICT = "registration"
-"""The verb of what a worker is told of its own registration; it is about no instance."""
+"""The verb of the answer to a registration; it is about no instance."""
 CANARY = COMPUTE + "canary"
 MOST_CALLS = 20
 """So many long calls are named in a heartbeat, the longest first."""
 ECHO = "/conductors"
 """What a conductor calls itself in the heartbeat by which it hears whether it is deaf."""
-_SAID_MOST = 200
+_SHOWN_AT_MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
     """A message on its way: queue, task name, JSON body, and the ids that link it to its operation.
 
-    `id` is deterministic for asks (same token, same id), so that a letter sent twice is
-    recognised wherever ids are; `shown` is what Flower prints instead of the arguments (`said`).
+    `id` is deterministic for asks (same token, same id), so that a message sent twice is
+    recognised wherever ids are; `shown` is what Flower prints instead of the arguments.
     """
 
     queue: str
@@ -77,7 +77,7 @@ class Token(Message):
 
     @property
     def message_id(self) -> str:
-        """The id of the letter that carries the ask: same token, same letter."""
+        """The id of the message that carries the ask: same token, same id."""
         name = f"{self.operation_id}/{self.step}/{self.sequence}"
         return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
 
@@ -183,7 +183,7 @@ class Progress(Versioned):
 
 
 class Domain(Message):
-    """One guest as the host sees it: part of a manifest."""
+    """One guest as the host sees it: part of an inventory report."""
 
     instance_id: str
     fence: Counter
@@ -322,7 +322,7 @@ class Selected(Message):
 
 
 def instruction_message(host: str, instruction: Instruction, root_id: str) -> OutgoingMessage:
-    """Return the letter that carries an instruction to its host; same token, same letter id."""
+    """Return the message that carries an instruction to its host; same token, same id."""
     token = instruction.token
     return OutgoingMessage(
         queue=compute_queue(host),
@@ -331,22 +331,22 @@ def instruction_message(host: str, instruction: Instruction, root_id: str) -> Ou
         id=token.message_id,
         root_id=root_id,
         parent_id=token.operation_id,
-        shown=said(
+        shown=shown_arguments(
             instance_id=instruction.instance_id, host=host, step=token.step, attempt=token.attempt
         ),
     )
 
 
 def answer_to(token: Token) -> dict[str, str]:
-    """Return the ids that link a letter to the ask that it answers, and to the request behind."""
+    """Return the ids that link a message to the ask that it answers, and to the request behind."""
     return {"root_id": token.root_id or token.operation_id, "parent_id": token.message_id}
 
 
-def said(**fields: Any) -> str:
-    """Return what stands for a letter's arguments where people look, without what is absent.
+def shown_arguments(**fields: Any) -> str:
+    """Return the text that Flower shows instead of a message's arguments, absent ones left out.
 
     Written as Python writes a dictionary, which is what Flower can search by field; long text
-    is cut after 200 letters.
+    is cut after 200 characters.
     """
-    told = {name: value for name, value in fields.items() if value not in (None, "")}
-    return repr({n: v[:_SAID_MOST] if isinstance(v, str) else v for n, v in told.items()})
+    present = {name: value for name, value in fields.items() if value not in (None, "")}
+    return repr({n: v[:_SHOWN_AT_MOST] if isinstance(v, str) else v for n, v in present.items()})

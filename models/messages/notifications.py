@@ -11,7 +11,7 @@ from models.messages.base import Message, Versioned
 from models.messages.internal import OutgoingMessage
 
 TOPIC: Final = "notifications"
-"""The exchange; a letter for it has the queue name `notifications.<kind>.<event>`."""
+"""The exchange; a message for it has the queue name `notifications.<kind>.<event>`."""
 
 
 # The words in place of a name for them: every message is described by itself.
@@ -62,7 +62,7 @@ NOTICES: Final[dict[str, type[Versioned]]] = {OperationNotified.task: OperationN
 
 
 def notification_message(notice: OperationNotified) -> OutgoingMessage:
-    """Return the letter that carries a notice; its id tells a repeated one from a new one."""
+    """Return the message for a notification; its id tells a repeated one from a new one."""
     return OutgoingMessage(
         queue=f"{TOPIC}.{notice.kind}.{notice.event}",
         task=notice.task,
@@ -72,7 +72,7 @@ def notification_message(notice: OperationNotified) -> OutgoingMessage:
 
 
 def topic_key(outgoing: OutgoingMessage) -> str | None:
-    """Return the routing key of a letter that is for listeners, nothing for any other.
+    """Return the routing key of a message that is for listeners, nothing for any other.
 
     Its task counts too: a caller may name its reply queue as it likes.
     """

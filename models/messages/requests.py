@@ -112,7 +112,7 @@ class InstanceBody(Message):
     metadata: Annotated[dict[str, str], Field(description="Kept with the instance.")] = {}
     tags: Annotated[tuple[Words, ...], Field(description="Kept with the instance.")] = ()
     scheduler_hints: Annotated[
-        dict[str, Any], Field(description="Wishes about other instances: `same_host`, …")
+        dict[str, Any], Field(description="Requirements about other instances: `same_host`, …")
     ] = {}
     key_name: Annotated[
         Words | None, Field(description="Refused: no host puts keys into its guests.")

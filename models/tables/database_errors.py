@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 from models.errors import ConductorError, Conflict, Unreachable
 
-# PostgreSQL, appendix A: classes and codes of the SQL standard's five letters.
+# PostgreSQL, appendix A: classes and codes of the SQL standard's five characters.
 _MOVED_FIRST: Final = {
     "40001": "serialization_failure",
     "40P01": "deadlock",

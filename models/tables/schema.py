@@ -37,7 +37,7 @@ METADATA: Final = MetaData(
 _TEXT: Final = Text().with_variant(TEXT(collation="C"), "postgresql")
 # SQLite numbers rows by itself only in a column declared INTEGER.
 _SERIAL: Final = BigInteger().with_variant(Integer(), "sqlite")
-# PostgreSQL's json, not jsonb: it keeps what was written to the letter, `\u0000` included.
+# PostgreSQL's json, not jsonb: it keeps what was written unchanged, `\u0000` included.
 _JSON: Final = JSON(none_as_null=True)
 
 RUNNING: Final = "state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'STUCK')"

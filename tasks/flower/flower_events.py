@@ -20,7 +20,7 @@ from models.messages.internal import (
     OutgoingMessage,
     Token,
     answer_to,
-    said,
+    shown_arguments,
 )
 from tasks.message_validation import fault_text
 
@@ -73,7 +73,7 @@ def begun(token: Token) -> list[Event]:
 def _answer(body: Mapping[str, Any]) -> list[Event]:
     """Tell of an answer as a task of its own, which hangs from its ask."""
     token = Token(**body["token"])
-    told = said(
+    told = shown_arguments(
         outcome=body["outcome"],
         step=token.step,
         host=body["sender"],

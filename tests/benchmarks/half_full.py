@@ -80,7 +80,9 @@ def overlaps(store: Store) -> Iterator[str]:
         pinned: dict[str, list[tuple[int, int]]] = {}
         for instance in uow.instances.where():
             for cell in instance.placement.cells if instance.placement else ():
-                pinned.setdefault(instance.host or "", []).append((cell.host_cell, cell.taken_cpus))
+                pinned.setdefault(instance.host or "", []).append(
+                    (cell.host_cell, cell.allocated_cpus)
+                )
         for host in uow.hosts.where():
             for cell in host.topology.cells:
                 masks = [mask for at, mask in pinned.get(host.name, ()) if at == cell.id]

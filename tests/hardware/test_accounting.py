@@ -154,7 +154,7 @@ def test_claiming_then_giving_back_restores_the_host(seed: int) -> None:
         if isinstance(answer, Placement):
             after = claim(before, answer)
             assert after != before or not any(
-                cell.memory_mib or cell.shared_vcpus or cell.taken_cpus for cell in answer.cells
+                cell.memory_mib or cell.shared_vcpus or cell.allocated_cpus for cell in answer.cells
             )
             assert placement_from_json(placement_to_json(answer)) == answer
             assert release(after, placement_from_json(placement_to_json(answer))) == before

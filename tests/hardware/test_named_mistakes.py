@@ -112,7 +112,7 @@ def test_isolated_emulator_threads_take_no_partly_used_core_under_isolate() -> N
     one = guest(guest_cell(cpu_thread_policy="isolate"), emulator="isolate")
     answer = fit(host(half_used), one)
     assert isinstance(answer, Placement)
-    assert answer.cells[0].taken_cpus == mask_of([2, 3, 4, 5])
+    assert answer.cells[0].allocated_cpus == mask_of([2, 3, 4, 5])
     two = guest(guest_cell(vcpus=2, cpu_thread_policy="isolate"), emulator="isolate")
     refusal = fit(host(half_used), two)
     assert isinstance(refusal, Misfit)

@@ -66,7 +66,7 @@ NO_NAME: Final[Mapping[str, str]] = {
 MEANT: Final = re.compile(
     r"dead[\s_-]*letter|to[\s_]the[\s_]letter|lettered"
     r"|(lower[\s-]?case|upper[\s-]?case|capital|only|with|the|[0-9,]+|small|ASCII)[\s_]letters?\b"
-    r"|letters,? (and|or) digits|letters, digits|digits,? (and|or) letters"
+    r"|letters?,? (and|or) digits?|letters, digits|digits,? (and|or) letters"
     r"|container manifest|in sight|line of sight"
     r"|reports\.(hello|manifest)|conductor_outbox_letters|CONDUCTOR_MANIFEST_S|--habit",
     re.IGNORECASE,

@@ -27,7 +27,7 @@ from models.messages.internal import (
     SelectHosts,
     Token,
     instruction_message,
-    said,
+    shown_arguments,
 )
 
 DESTROY = "destroy"
@@ -135,7 +135,7 @@ def _ask_host(scope: Scope, record: OperationRecord, ask: DispatchToHost[Any]) -
     )
     outgoing = instruction_message(ask.host, instruction, record.root_id or record.id)
     if ask.instance_id is None:
-        shown = said(host=ask.host, step=record.step, attempt=record.attempt)
+        shown = shown_arguments(host=ask.host, step=record.step, attempt=record.attempt)
         outgoing = replace(outgoing, shown=shown)
     waiting = {"host": ask.host, "verb": ask.verb, "done_if_down": ask.done_if_down}
     tell(uow, record, record.step, f"{ask.verb} on {ask.host}")
@@ -156,7 +156,7 @@ def _ask_scheduler(
         id=token.message_id,
         root_id=record.root_id or record.id,
         parent_id=record.id,
-        shown=said(
+        shown=shown_arguments(
             instances=len(ask.host_requests),
             instance_id=ask.host_requests[0].instance_id if len(ask.host_requests) == 1 else None,
             attempt=record.attempt,

@@ -158,7 +158,7 @@ def _missing(host: HostTopology, placement: Placement) -> Iterator[str]:
 
 
 def _missing_in(cell: HostCell, placed: PlacedCell) -> Iterator[str]:
-    cpus = placed.taken_cpus & ~cell.dedicated_cpus
+    cpus = placed.allocated_cpus & ~cell.dedicated_cpus
     if cpus:
         yield f"dedicated CPU {format_cpu_list(cpus)} of NUMA cell {cell.id}"
     need, have = placed.shared_vcpus.bit_count(), cell.shared_cpus.bit_count()

@@ -58,8 +58,8 @@ def _of_cell(here: PlacedCell, there: PlacedCell) -> Iterator[str]:
     """Yield what differs of one guest cell; `there` is on the host."""
     if here.host_cell != there.host_cell:
         yield f"guest cell {here.id} on NUMA cell {there.host_cell}, not {here.host_cell}"
-    if here.pinning != there.pinning or here.taken_cpus != there.taken_cpus:
-        is_on, should = format_cpu_list(there.taken_cpus), format_cpu_list(here.taken_cpus)
+    if here.pinning != there.pinning or here.allocated_cpus != there.allocated_cpus:
+        is_on, should = format_cpu_list(there.allocated_cpus), format_cpu_list(here.allocated_cpus)
         if is_on == should:
             yield f"CPU {is_on} in another order"
         else:

@@ -15,7 +15,7 @@ from models.messages.internal import (
     Selected,
     SelectHosts,
     answer_to,
-    said,
+    shown_arguments,
 )
 
 
@@ -34,11 +34,13 @@ def reply_message(message: SelectHosts, decisions: Sequence[Decision]) -> Outgoi
         ]
         reply = Reply(token=token, sender=SCHEDULER, outcome="done", result={"selected": selected})
         hosts = dict.fromkeys(decision.host for decision in decisions)
-        shown = said(outcome="done", instances=len(selected), hosts=", ".join(map(str, hosts)))
+        shown = shown_arguments(
+            outcome="done", instances=len(selected), hosts=", ".join(map(str, hosts))
+        )
     else:
         error = refused.detail["error"]
         reply = Reply(token=token, sender=SCHEDULER, outcome="failed", error=error)
-        shown = said(outcome="failed", reason=error["message"])
+        shown = shown_arguments(outcome="failed", reason=error["message"])
     name = f"{token.operation_id}/{token.sequence}/reply"
     return OutgoingMessage(
         queue=REPORTS,

@@ -17,7 +17,14 @@ from models.hardware import (
     Image,
     span,
 )
-from models.hardware.requirements.parsing import asked, cpu_list, flag, one_of, whole_number, wrong
+from models.hardware.requirements.parsing import (
+    cpu_list,
+    flag,
+    one_of,
+    values_of,
+    whole_number,
+    wrong,
+)
 
 CPU_POLICIES: Final = (SHARED, DEDICATED, MIXED)
 THREAD_POLICIES: Final = (PREFER, REQUIRE, ISOLATE)
@@ -59,13 +66,13 @@ def cpu_requirement(flavor: Flavor, image: Image) -> CpuRequirement:
         )
     if policy == DEDICATED:
         return CpuRequirement(policy, thread_policy, _all_vcpus(flavor), emulator)
-    _refuse_pinning_wishes(flavor, image, thread_policy, realtime, emulator)
+    _refuse_pinning_requirements(flavor, image, thread_policy, realtime, emulator)
     return CpuRequirement(policy, thread_policy, 0, emulator)
 
 
 def cpu_policy(flavor: Flavor, image: Image) -> str | None:
     """Return the CPU policy as written, the flavor's before the image's."""
-    ours, theirs = asked("cpu_policy", flavor, image)
+    ours, theirs = values_of("cpu_policy", flavor, image)
     if ours:
         one_of(ours, CPU_POLICIES, "cpu_policy_invalid", "hw:cpu_policy")
     image_policy = (
@@ -82,7 +89,7 @@ def cpu_policy(flavor: Flavor, image: Image) -> str | None:
 
 def cpu_thread_policy(flavor: Flavor, image: Image) -> str | None:
     """Return the thread policy as written; a flavor's `prefer` stands beside any image."""
-    ours, theirs = asked("cpu_thread_policy", flavor, image)
+    ours, theirs = values_of("cpu_thread_policy", flavor, image)
     if ours is not None:
         one_of(ours, THREAD_POLICIES, "cpu_thread_policy_invalid", "hw:cpu_thread_policy")
     image_policy = (
@@ -100,7 +107,7 @@ def realtime_cpus(flavor: Flavor, image: Image) -> CpuMask | None:
     """Return the realtime vCPUs, None without realtime; the image's mask beats the flavor's."""
     if not flag(flavor.extra_specs.get("hw:cpu_realtime")):
         return None
-    ours, theirs = asked("cpu_realtime_mask", flavor, image)
+    ours, theirs = values_of("cpu_realtime_mask", flavor, image)
     emulator = emulator_threads_policy(flavor)
     everything = _all_vcpus(flavor)
     key = "hw_cpu_realtime_mask" if theirs else "hw:cpu_realtime_mask"
@@ -136,7 +143,7 @@ def dedicated_cpus(flavor: Flavor) -> CpuMask | None:
 
 
 def emulator_threads_policy(flavor: Flavor) -> str | None:
-    """Return where the emulator's threads run: share, isolate, or None when nobody asked."""
+    """Return where the emulator's threads run: share, isolate, or None where neither sets one."""
     key = "hw:emulator_threads_policy"
     policy = flavor.extra_specs.get(key)
     return one_of(policy, EMULATOR_POLICIES, f"{key[3:]}_invalid", key) if policy else None
@@ -185,16 +192,16 @@ def _thread_policy_of_trait(flavor: Flavor, image: Image, policy: str | None) ->
 
 
 def _hyperthreading_trait(flavor: Flavor, image: Image) -> tuple[str | None, str]:
-    """Return what is said of hyperthreading and the key that says it; groups must agree."""
-    said: tuple[str | None, str] = None, f"trait:{_TRAIT}"
+    """Return the value of the hyperthreading trait and its key; request groups must agree."""
+    found: tuple[str | None, str] = None, f"trait:{_TRAIT}"
     for key, value in flavor.extra_specs.items():
         if key.startswith("trait") and _is_numbered(key, "trait", _TRAIT):
             one_of(value, _TRAIT_POLICIES, "trait_invalid", key)
-            if said[0] not in (None, value):
-                rule = f"{said[1]} says {said[0]}"
+            if found[0] not in (None, value):
+                rule = f"{found[1]} says {found[0]}"
                 raise wrong("hyperthreading_trait_conflict", key, value, rule)
-            said = value, key
-    return said if said[0] else _hyperthreading_of_image(image)
+            found = value, key
+    return found if found[0] else _hyperthreading_of_image(image)
 
 
 def _hyperthreading_of_image(image: Image) -> tuple[str | None, str]:
@@ -231,7 +238,7 @@ def _mixed_cpus(masked: CpuMask | None, realtime: CpuMask | None) -> CpuMask:
     return cpus
 
 
-def _refuse_pinning_wishes(
+def _refuse_pinning_requirements(
     flavor: Flavor,
     image: Image,
     thread_policy: str | None,
@@ -251,7 +258,7 @@ def _refuse_pinning_wishes(
 
 
 def _thread_policy_key(flavor: Flavor, image: Image) -> str:
-    ours, theirs = asked("cpu_thread_policy", flavor, image)
+    ours, theirs = values_of("cpu_thread_policy", flavor, image)
     if ours:
         return "hw:cpu_thread_policy"
     return "hw_cpu_thread_policy" if theirs else _hyperthreading_trait(flavor, image)[1]

@@ -5,7 +5,7 @@ from typing import Final
 
 from models.errors import Rejected
 from models.hardware import Flavor, Image
-from models.hardware.requirements.parsing import asked, whole_number, wrong
+from models.hardware.requirements.parsing import values_of, whole_number, wrong
 
 UNLIMITED: Final = 65_536
 """The maximum where nobody sets one."""
@@ -41,11 +41,11 @@ def topology_bounds(flavor: Flavor, image: Image) -> TopologyBounds:
     sides = [(part, *_sides(f"cpu_{part}", flavor, image)) for part in PARTS]
     ours = tuple(flavors for _, flavors, _ in sides)
     theirs = tuple(images for _, _, images in sides)
-    for part, wish, most in zip(PARTS, theirs, maximum, strict=True):
-        if wish > most:
+    for part, count, most in zip(PARTS, theirs, maximum, strict=True):
+        if count > most:
             rule = f"at most {most} {part} are allowed"
-            raise wrong("cpu_topology_above_maximum", f"hw_cpu_{part}", wish, rule)
-    if any(wish > most for wish, most in zip(ours, maximum, strict=True)):
+            raise wrong("cpu_topology_above_maximum", f"hw_cpu_{part}", count, rule)
+    if any(count > most for count, most in zip(ours, maximum, strict=True)):
         ours = (0, 0, 0)
     preferred = theirs if any(theirs) else ours
     return TopologyBounds(CpuTopology(*preferred), CpuTopology(*maximum))
@@ -92,7 +92,7 @@ def _maximum(part: str, flavor: Flavor, image: Image) -> int:
 
 def _sides(name: str, flavor: Flavor, image: Image) -> tuple[int, int]:
     """Return what flavor and image say as numbers, 0 for nothing."""
-    ours, theirs = asked(name, flavor, image)
+    ours, theirs = values_of(name, flavor, image)
     code = f"{name}_invalid"
     return (
         0 if ours is None else whole_number(ours, code, f"hw:{name}"),
@@ -102,11 +102,11 @@ def _sides(name: str, flavor: Flavor, image: Image) -> tuple[int, int]:
 
 def _divisors(number: int) -> list[int]:
     """Return all divisors in order."""
-    low = [item for item in range(1, int(number**0.5) + 1) if not number % item]
-    return low + [number // item for item in reversed(low) if item * item != number]
+    low = [divisor for divisor in range(1, int(number**0.5) + 1) if not number % divisor]
+    return low + [number // divisor for divisor in reversed(low) if divisor**2 != number]
 
 
 def _impossible(vcpus: int, most: CpuTopology, max_threads: int) -> Rejected:
-    room = f"{most.sockets} sockets, {most.cores} cores and {max_threads} threads"
-    message = f"vcpus is {vcpus}: no topology within {room} has exactly as many"
+    maximum = f"{most.sockets} sockets, {most.cores} cores and {max_threads} threads"
+    message = f"vcpus is {vcpus}: no topology within {maximum} has exactly as many"
     return Rejected("cpu_topology_impossible", message, key="vcpus")

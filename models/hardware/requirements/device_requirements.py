@@ -7,8 +7,8 @@ from models.hardware import Flavor, Image
 from models.hardware.requirements.parsing import (
     agreed_choice,
     agreed_flag,
-    asked,
     image_choice,
+    values_of,
     whole_number,
     wrong,
 )
@@ -36,7 +36,7 @@ def serial_ports(flavor: Flavor, image: Image) -> int:
 
     0 means unset, and where nobody says it the guest has one.
     """
-    ours, theirs = asked("serial_port_count", flavor, image)
+    ours, theirs = values_of("serial_port_count", flavor, image)
     code = "serial_port_count_invalid"
     granted = whole_number(ours, code, "hw:serial_port_count") if ours else 0
     wanted = 0 if theirs is None else whole_number(theirs, code, "hw_serial_port_count")

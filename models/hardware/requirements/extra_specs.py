@@ -56,9 +56,9 @@ def refuse_unknown_hardware(flavor: Flavor, image: Image) -> None:
     for key, value in flavor.extra_specs.items():
         if key.startswith("hw:") and extra_spec(key) is None:
             raise _unknown_spec(key, value)
-    for key, said in image.properties.items():
+    for key, setting in image.properties.items():
         if key.startswith("hw_") and image_property(key) is None:
-            raise _unknown_property(key, said)
+            raise _unknown_property(key, setting)
 
 
 def refuse_keys_of_flavor(flavor: Flavor) -> None:
@@ -111,9 +111,9 @@ def nearest(name: str, known: Collection[str], *, hardly_another: bool = False) 
     return f"; did you mean {likest}?" if likest else ""
 
 
-def _without_effect(said: Mapping[str, object], what: str) -> Iterator[str]:
+def _without_effect(entries: Mapping[str, object], what: str) -> Iterator[str]:
     look = extra_spec if what == "extra spec" else image_property
-    for key in said:
+    for key in entries:
         known = look(key)
         if known is not None and known.effect is Effect.WARNED:
             yield f"{what} {key} has no effect, or not all of it: {known.why}"
@@ -122,8 +122,8 @@ def _without_effect(said: Mapping[str, object], what: str) -> Iterator[str]:
 def _refuse_ungranted(known: KnownKey, key: str, value: object) -> None:
     if known.effect is not Effect.REFUSED:
         return
-    asks = flag(value) if known.flag else str(value).strip().lower() not in known.idle
-    if asks:
+    is_active = flag(value) if known.flag else str(value).strip().lower() not in known.idle
+    if is_active:
         raise wrong("not_supported", key, value, known.why)
 
 

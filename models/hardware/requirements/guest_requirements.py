@@ -1,4 +1,4 @@
-"""Everything that a flavor and an image say about a guest, each wish with its answer or refusal."""
+"""All requirements of a flavor and an image, each with its value or refusal."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from models.hardware.requirements import (
 from models.hardware.requirements.cpu_topology import best_topology, topology_bounds
 from models.hardware.requirements.numa_constraints import guest_topology
 
-Answer: TypeAlias = object
+Value: TypeAlias = object
 """A JSON scalar, a CPU set, or a value of the module that read it; `Rejected` where refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuestRequirements:
-    """Who asks: a flavor, an image, and what the host says by itself.
+    """A flavor, an image, and what the host adds to them.
 
     `machine_type` goes before the image's. Without `allow_threads` guests see none.
     """
@@ -32,7 +32,7 @@ class GuestRequirements:
     allow_threads: bool = True
 
 
-_READERS: Final[Mapping[str, Callable[[GuestRequirements], Answer]]] = {
+_READERS: Final[Mapping[str, Callable[[GuestRequirements], Value]]] = {
     "serial_ports": lambda w: device_requirements.serial_ports(w.flavor, w.image),
     "memory_encryption": lambda w: encryption_requirements.memory_encryption(
         w.flavor, w.image, w.machine_type
@@ -61,38 +61,38 @@ _READERS: Final[Mapping[str, Callable[[GuestRequirements], Answer]]] = {
 }
 
 
-def all_requirements(wishes: GuestRequirements) -> dict[str, Answer | Rejected]:
-    """Return the answer of every field of the contract's `guest`, or why it cannot be answered.
+def all_requirements(requirements: GuestRequirements) -> dict[str, Value | Rejected]:
+    """Return the value of every field of the contract's `guest`, or why it cannot be answered.
 
     One that is wrong leaves the others as they are; one that others are read from is reported
     under each of them.
     """
-    answers = _topologies(wishes)
+    values = _topologies(requirements)
     for field, read in _READERS.items():
         try:
-            answers[field] = read(wishes)
+            values[field] = read(requirements)
         except Rejected as refusal:
-            answers[field] = refusal
-    return answers
+            values[field] = refusal
+    return values
 
 
 def refuse_contradictions(flavor: Flavor, image: Image) -> None:
     """Raise the first `Rejected` among everything that flavor and image say."""
-    for answer in all_requirements(GuestRequirements(flavor, image)).values():
-        if isinstance(answer, Rejected):
-            raise answer
+    for value in all_requirements(GuestRequirements(flavor, image)).values():
+        if isinstance(value, Rejected):
+            raise value
 
 
-def _topologies(wishes: GuestRequirements) -> dict[str, Answer | Rejected]:
+def _topologies(requirements: GuestRequirements) -> dict[str, Value | Rejected]:
     """Return the three CPU topologies, which are read together."""
     try:
-        bounds = topology_bounds(wishes.flavor, wishes.image)
+        bounds = topology_bounds(requirements.flavor, requirements.image)
     except Rejected as refusal:
         names = ("cpu_topology", "cpu_topology_preferred", "cpu_topology_maximum")
         return dict.fromkeys(names, refusal)
-    best: Answer | Rejected
+    best: Value | Rejected
     try:
-        best = best_topology(wishes.flavor.vcpus, bounds, wishes.allow_threads)
+        best = best_topology(requirements.flavor.vcpus, bounds, requirements.allow_threads)
     except Rejected as refusal:
         best = refusal
     return {

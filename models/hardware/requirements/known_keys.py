@@ -76,7 +76,7 @@ _HYPERVISOR: Final = KnownKey(
     "an image chooses no hypervisor; a flavor does with capabilities:hypervisor_type",
 )
 _DIRECT: Final = KnownKey(Effect.REFUSED, "no host boots a kernel from beside the image")
-_TOLD: Final = KnownKey(Effect.INFORMATION, "says what is in the image and asks for nothing")
+_DESCRIPTION: Final = KnownKey(Effect.INFORMATION, "says what is in the image and asks for nothing")
 
 _EITHER: Final[Mapping[str, KnownKey]] = {
     **dict.fromkeys(
@@ -196,7 +196,7 @@ PROPERTIES: Final[Mapping[str, KnownKey]] = {
             *("img_cache_in_nova", "img_compression_level", "img_linked_clone"),
             *("img_owner_id", "img_use_agent", "img_version"),
         ),
-        _TOLD,
+        _DESCRIPTION,
     ),
     "img_config_drive": _DRIVE,
     **dict.fromkeys(("img_block_device_mapping", "img_bdm_v2", "img_mappings"), _VOLUMES),

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from models.hardware import ANY_PAGES, LARGE_PAGES, SMALL_PAGES, Flavor, Image
-from models.hardware.requirements.parsing import agreed_flag, asked, wrong
+from models.hardware.requirements.parsing import agreed_flag, values_of, wrong
 
 _NAMED: Final = {"small": SMALL_PAGES, "large": LARGE_PAGES, "any": ANY_PAGES}
 _SIZE: Final = re.compile(
@@ -15,11 +15,11 @@ _POWER: Final = {None: 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 def page_size(flavor: Flavor, image: Image) -> int | None:
-    """Return the page size asked for: KiB, or SMALL_, LARGE_, ANY_PAGES; None for nothing.
+    """Return the required page size: KiB, or SMALL_, LARGE_, ANY_PAGES; None for nothing.
 
     An image may choose only where the flavor leaves the choice: large or any.
     """
-    ours, theirs = asked("mem_page_size", flavor, image)
+    ours, theirs = values_of("mem_page_size", flavor, image)
     if not ours:
         if theirs:
             rule = "an image may choose only where the flavor says large or any"
@@ -37,15 +37,15 @@ def page_size(flavor: Flavor, image: Image) -> int | None:
 def locked_memory(flavor: Flavor, image: Image) -> bool | None:
     """Return whether guest memory is locked, None when nobody says; locking needs a page size."""
     locked = agreed_flag("locked_memory", flavor, image)
-    if locked and not any(asked("mem_page_size", flavor, image)):
-        ours, theirs = asked("locked_memory", flavor, image)
-        key, said = ("hw_locked_memory", theirs) if ours is None else ("hw:locked_memory", ours)
-        raise wrong("locked_memory_needs_page_size", key, said, "locked memory needs a page size")
+    if locked and not any(values_of("mem_page_size", flavor, image)):
+        ours, theirs = values_of("locked_memory", flavor, image)
+        key, value = ("hw_locked_memory", theirs) if ours is None else ("hw:locked_memory", ours)
+        raise wrong("locked_memory_needs_page_size", key, value, "locked memory needs a page size")
     return locked
 
 
 def vpmem_labels(flavor: Flavor) -> tuple[str, ...]:
-    """Return the labels of the virtual persistent memory asked for, in the order written."""
+    """Return the labels of the virtual persistent memory required, in the order written."""
     labels = flavor.extra_specs.get("hw:pmem", "").split(",")
     return tuple(filter(None, map(str.strip, labels)))
 

@@ -32,7 +32,7 @@ from models.hardware.requirements.numa_requirements import (
     numa_maps,
     numa_nodes,
 )
-from models.hardware.requirements.parsing import asked, image_choice
+from models.hardware.requirements.parsing import image_choice, values_of
 
 IMAGE_CHOICES: Final = {
     "hw_cpu_policy": CPU_POLICIES,
@@ -53,25 +53,25 @@ def guest_topology(flavor: Flavor, image: Image) -> GuestTopology | None:
     """Return the NUMA topology that flavor and image ask for, None where they ask for none.
 
     Raises `Rejected` with a stable code and the key at fault for values that are wrong and
-    for wishes that contradict each other.
+    for requirements that contradict each other.
     """
     refuse_unknown_hardware(flavor, image)
     for key in image.properties:
         if key in IMAGE_CHOICES:
             image_choice(key, IMAGE_CHOICES[key], image)
-    wish = cpu_requirement(flavor, image)
+    cpu = cpu_requirement(flavor, image)
     nodes = numa_nodes(flavor, image)
     page_size_kib = page_size(flavor, image)
     locked_memory(flavor, image)
     maps = numa_maps(flavor, image)
-    if not (nodes or page_size_kib or wish.dedicated or vpmem_labels(flavor)):
+    if not (nodes or page_size_kib or cpu.dedicated or vpmem_labels(flavor)):
         if maps is not None:
             raise _unused(maps)
         return None
     shares = _shares(flavor, image, nodes or 1, maps)
     return GuestTopology(
-        tuple(_cell(node, share, wish, page_size_kib) for node, share in enumerate(shares)),
-        wish.emulator_threads_policy,
+        tuple(_cell(node, share, cpu, page_size_kib) for node, share in enumerate(shares)),
+        cpu.emulator_threads_policy,
     )
 
 
@@ -80,22 +80,22 @@ def _shares(
 ) -> list[tuple[CpuMask, int]]:
     if maps is not None:
         return mapped_shares(flavor, nodes, maps)
-    ours, _ = asked("numa_nodes", flavor, image)
+    ours, _ = values_of("numa_nodes", flavor, image)
     return equal_shares(flavor, nodes, "hw:numa_nodes" if ours else "hw_numa_nodes")
 
 
 def _cell(
-    node: int, share: tuple[CpuMask, int], wish: CpuRequirement, page_size_kib: int | None
+    node: int, share: tuple[CpuMask, int], cpu: CpuRequirement, page_size_kib: int | None
 ) -> GuestCell:
     cpus, memory_mib = share
     return GuestCell(
         node,
-        cpus & ~wish.dedicated,
-        cpus & wish.dedicated,
+        cpus & ~cpu.dedicated,
+        cpus & cpu.dedicated,
         memory_mib,
         page_size_kib,
-        wish.policy,
-        wish.thread_policy,
+        cpu.policy,
+        cpu.thread_policy,
     )
 
 

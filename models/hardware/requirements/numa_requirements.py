@@ -15,7 +15,7 @@ from models.hardware import (
     mask_of,
     span,
 )
-from models.hardware.requirements.parsing import asked, cpu_list, whole_number, wrong
+from models.hardware.requirements.parsing import cpu_list, values_of, whole_number, wrong
 
 MOST_GUEST_CELLS: Final = 256
 """More than any hypervisor takes; it bounds what one request can make the fitter do."""
@@ -32,18 +32,18 @@ class NumaMaps:
 
 
 def numa_nodes(flavor: Flavor, image: Image) -> int | None:
-    """Return the number of guest NUMA cells asked for, None when nobody says."""
-    ours, theirs = asked("numa_nodes", flavor, image)
+    """Return the number of guest NUMA cells required, None when nobody says."""
+    ours, theirs = values_of("numa_nodes", flavor, image)
     if ours and theirs is not None:
         rule = "flavor and image both say it; only one of them may"
         raise wrong("numa_nodes_conflict", "hw:numa_nodes", ours, rule)
-    said = ours or theirs
-    if said is None:
+    value = ours or theirs
+    if value is None:
         return None
     key = "hw:numa_nodes" if ours else "hw_numa_nodes"
-    nodes = whole_number(said, "numa_nodes_invalid", key, least=1)
+    nodes = whole_number(value, "numa_nodes_invalid", key, least=1)
     if nodes > MOST_GUEST_CELLS:
-        raise wrong("numa_nodes_invalid", key, said, f"it must be at most {MOST_GUEST_CELLS}")
+        raise wrong("numa_nodes_invalid", key, value, f"it must be at most {MOST_GUEST_CELLS}")
     return nodes
 
 

@@ -10,17 +10,19 @@ _TRUE: Final = frozenset({"1", "t", "true", "on", "y", "yes"})
 _DIGITS_AT_MOST: Final = 18
 
 
-def asked(name: str, flavor: Flavor, image: Image, prefix: str = "hw") -> tuple[str | None, object]:
-    """Return what flavor (`hw:name`) and image (`hw_name`) say, None for nothing."""
+def values_of(
+    name: str, flavor: Flavor, image: Image, prefix: str = "hw"
+) -> tuple[str | None, object]:
+    """Return the values in flavor (`hw:name`) and image (`hw_name`), None where absent."""
     return flavor.extra_specs.get(f"{prefix}:{name}"), image.properties.get(f"{prefix}_{name}")
 
 
 def agreed_flag(name: str, flavor: Flavor, image: Image) -> bool | None:
-    """Return a yes-or-no wish, None when nobody says; flavor and image must not disagree."""
-    ours, theirs = asked(name, flavor, image)
+    """Return a boolean requirement, None where neither sets it; the two must agree."""
+    ours, theirs = values_of(name, flavor, image)
     if ours is None or theirs is None:
-        said = theirs if ours is None else ours
-        return None if said is None else flag(said)
+        value = theirs if ours is None else ours
+        return None if value is None else flag(value)
     if flag(ours) != flag(theirs):
         raise wrong(f"{name}_conflict", f"hw:{name}", ours, f"the image says {theirs!s:.40}")
     return flag(ours)
@@ -29,11 +31,11 @@ def agreed_flag(name: str, flavor: Flavor, image: Image) -> bool | None:
 def agreed_choice(
     name: str, allowed: Collection[str], flavor: Flavor, image: Image, prefix: str = "hw"
 ) -> str | None:
-    """Return a wish with a fixed choice of values, None when nobody says; both must agree.
+    """Return one of a fixed choice of values, None where neither sets it; the two must agree.
 
     An image's value outside the choice is refused even where nobody would use it.
     """
-    ours, theirs = asked(name, flavor, image, prefix)
+    ours, theirs = values_of(name, flavor, image, prefix)
     policy = image_choice(f"{prefix}_{name}", allowed, image) if theirs is not None else None
     if not ours:
         return policy

@@ -1,7 +1,7 @@
 """What is wrong with a flavor, or with an image, whatever the other one says.
 
-A wish that waits for the other side, such as a thread policy for dedicated CPUs, is none of it:
-only what no other side could put right.
+A requirement that depends on the other side, such as a thread policy for dedicated CPUs, is not
+refused here: only what no other side could put right.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -61,8 +61,8 @@ def _refusals(flavor: Flavor, image: Image) -> Iterator[Rejected]:
         if isinstance(answer, Rejected):
             yield answer
     # Masks must be readable even where nobody asks for realtime, as an image's choices must.
-    asked = {**flavor.extra_specs, _REALTIME: "true", "hw:emulator_threads_policy": "share"}
-    masked = replace(flavor, vcpus=_MANY, extra_specs=asked)
+    specs = {**flavor.extra_specs, _REALTIME: "true", "hw:emulator_threads_policy": "share"}
+    masked = replace(flavor, vcpus=_MANY, extra_specs=specs)
     for part in (
         lambda: numa_nodes(flavor, image),
         lambda: numa_maps(flavor, image),
@@ -81,5 +81,5 @@ def _refusal(read: Callable[[], object]) -> Rejected | None:
     return None
 
 
-def _is_value(refusal: Rejected, said: Mapping[str, object]) -> bool:
-    return refusal.code.endswith(_UNREADABLE) and refusal.key in said
+def _is_value(refusal: Rejected, entries: Mapping[str, object]) -> bool:
+    return refusal.code.endswith(_UNREADABLE) and refusal.key in entries
