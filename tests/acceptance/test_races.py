@@ -1,4 +1,4 @@
-"""A delete wins over a running build, whatever the interleaving (case N11)."""
+"""A delete wins over a running build, whatever the interleaving."""
 
 from __future__ import annotations
 

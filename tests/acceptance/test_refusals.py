@@ -79,7 +79,7 @@ def test_when_every_host_refuses_the_fault_names_each_attempt_and_its_reason(
 
 
 def test_an_alternate_that_was_taken_meanwhile_is_part_of_the_fault(fleet: Fleet) -> None:
-    """Case N06: one host refuses, and by then somebody else has the other one's CPUs."""
+    """One host refuses, and by then somebody else has the other one's CPUs."""
     zone = zone_of(fleet, "beta", "gamma")
     for host in ("beta", "gamma"):
         fleet.restart(f"compute-{host}", *SLOWLY)

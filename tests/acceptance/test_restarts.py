@@ -38,7 +38,7 @@ def test_sigterm_drains_every_role_and_loses_nothing(fleet: Fleet) -> None:
 
 
 def test_everybody_killed_and_one_of_each_started_ends_every_operation(fleet: Fleet) -> None:
-    """Case C11: nothing is remembered but by the database, the journals and the broker."""
+    """Nothing is remembered but by the database, the journals and the broker."""
     fleet.restart("compute-alpha", "--habit", "latency_s=0.3")
     fleet.start()
     builds = [fleet.sender.build(SHARED, host="alpha") for _ in range(12)]

@@ -13,7 +13,6 @@ Ended = OperationState
 
 
 def test_twenty_parallel_builds_on_a_quota_of_ten_are_ten(fleet: Fleet) -> None:
-    """Case N68."""
     project = f"p-{uuid.uuid4()}"
     fleet.define("quota", name=project, instances=10)
     body = {**build_body(SHARED), "context": {"project_id": project}}
@@ -31,7 +30,7 @@ def test_twenty_parallel_builds_on_a_quota_of_ten_are_ten(fleet: Fleet) -> None:
 
 
 def test_claims_on_one_host_fill_it_to_the_last_cpu_and_no_further(fleet: Fleet) -> None:
-    """Case N24, with room for eight of two CPUs each: nine ask, one is told that there is none."""
+    """Room for eight of two CPUs each: nine ask, one is told that there is none."""
     builds = [fleet.sender.build(PINNED, host="alpha") for _ in range(9)]
     records = fleet.all_ended(builds)
     assert Counter(record.state for record in records) == {Ended.SUCCEEDED: 8, Ended.FAILED: 1}
@@ -45,7 +44,7 @@ def test_claims_on_one_host_fill_it_to_the_last_cpu_and_no_further(fleet: Fleet)
 
 
 def test_fifty_claims_with_room_for_forty_nine(fleet: Fleet) -> None:
-    """Case N24: exactly one "no capacity", and nobody is told of a conflict."""
+    """Exactly one "no capacity", and nobody is told of a conflict."""
     flavor = {"vcpus": 1, "memory_mb": 668}
     room = 32_768 // 668
     assert room == 49

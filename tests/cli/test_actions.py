@@ -1,4 +1,4 @@
-"""What was done to one instance: who, what, when, with which result (case N71)."""
+"""What was done to one instance: who, what, when, with which result."""
 
 from __future__ import annotations
 

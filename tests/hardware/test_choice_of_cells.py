@@ -211,7 +211,6 @@ def test_reserved_pages_are_nobodys() -> None:
 
 
 def test_cells_without_memory_or_without_cpus_are_passed_over() -> None:
-    """Case K17."""
     no_memory = host_cell(0, memory_mib=0)
     no_cpus = host_cell(7, cpus=())
     cells = host(no_memory, no_cpus, host_cell(9))
@@ -232,7 +231,6 @@ def test_a_host_with_fewer_cells_than_the_guest_is_refused_as_that() -> None:
 
 
 def test_three_cores_on_one_node_do_not_move_to_two_nodes_of_two() -> None:
-    """Case N43."""
     wanted = guest(guest_cell(vcpus=3))
     assert host_cells(fit(host(host_cell(0, cpus=range(3))), wanted)) == [0]
     target = host(host_cell(0, cpus=(0, 1)), host_cell(1, cpus=(2, 3)))
@@ -240,7 +238,6 @@ def test_three_cores_on_one_node_do_not_move_to_two_nodes_of_two() -> None:
 
 
 def test_pack_and_spread_both_fit_whenever_one_does() -> None:
-    """Case N51."""
     cells = host(*(host_cell(n, pinned_cpus=mask_of([n * 4]) if n % 2 else 0) for n in range(16)))
     wanted = guest(*(guest_cell(n, 4 if n < 4 else 3) for n in range(8)))
     for pack in (False, True):

@@ -88,7 +88,6 @@ def test_maps_make_asymmetric_cells() -> None:
 
 
 def test_an_asymmetric_guest_of_six_vcpus_has_two_cells() -> None:
-    """Case K12."""
     specs = {
         "hw:numa_nodes": "2",
         "hw:numa_cpus.0": "0,1",
@@ -213,7 +212,6 @@ def test_page_sizes_are_names_kib_or_numbers_with_units(
 
 
 def test_all_vcpus_may_be_realtime_only_with_an_emulator_policy() -> None:
-    """Case N57."""
     specs = {**PINNED, "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "0-3"}
     with pytest.raises(Rejected):
         topology_for(specs)

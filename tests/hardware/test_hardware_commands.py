@@ -49,7 +49,6 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(
 
 
 def test_cpuset_parse_prints_an_array_for_each_list(capsys: pytest.CaptureFixture[str]) -> None:
-    """Case K25."""
     assert run(["cpuset", "parse", "4-12,^8,15", "2-10,^5,14", "^1"]) == 0
     first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
     assert first == [4, 5, 6, 7, 9, 10, 11, 12, 15]

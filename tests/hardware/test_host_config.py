@@ -29,7 +29,7 @@ def test_a_host_without_settings_sets_nothing_aside() -> None:
 
 
 def test_each_set_is_its_cpus() -> None:
-    """Case K02: what is in neither set is nobody's."""
+    """What is in neither set is nobody's."""
     answer = configured(shared="0-3,24-27", dedicated="8-23,32-47")
     assert answer["shared"] == [0, 1, 2, 3, 24, 25, 26, 27]
     assert len(answer["dedicated"]) == 32

@@ -265,7 +265,7 @@ def test_pages_that_a_host_keeps_back_are_not_offered_as_memory() -> None:
 
 
 def test_an_old_style_host_offers_each_cpu_once() -> None:
-    """CPUs in both sets (CONTRACT §2) are dedicated: nobody shares what somebody has pinned."""
+    """CPUs in both sets are dedicated: nobody shares what somebody has pinned."""
     hardware = cells(FOUR)
     hardware["cells"][0]["cpuset"] = FOUR
     world = World(hosts=1, hardware=hardware)

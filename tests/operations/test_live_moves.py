@@ -50,7 +50,7 @@ def page_size(world: World, instance_id: str) -> Any:
 
 @pytest.mark.parametrize("host", [None, "host-1"])
 def test_a_running_guest_does_not_move_to_pages_of_another_size(host: str | None) -> None:
-    """Case N43."""
+    """The guest's pages are of the size that it runs with."""
     world = fleet_with(host_0=[ONE_MIB], host_1=[TWO_MIB])
     instance_id = built(world, LARGE, host="host-0")
     before = world.instance_by_id(instance_id)

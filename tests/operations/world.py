@@ -89,7 +89,7 @@ class SimulatedHost:
 
 
 def small_host(cells: int = 1, cpus: int = 4, memory_mib: int = 4096) -> dict[str, Any]:
-    """Return a host of CONTRACT §2 with as many shared as dedicated CPUs in each NUMA cell."""
+    """Return a host of docs/contract.md section 2, half of the CPUs of each cell dedicated."""
     size = 2 * cpus
     return {
         "cells": [
