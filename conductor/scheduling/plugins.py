@@ -1,7 +1,7 @@
-"""Filters and weighers by name: ours, and those that other distributions add by entry point.
+"""Filters and weighers by name: built-in ones, and plugins of other distributions.
 
-A third party registers a plain function under `conductor.filters` or `conductor.weighers`; it is
-loaded only where the settings name it. What it does wrong fails the decision, and says whose it is.
+A plugin is a function under the entry points `conductor.filters` or `conductor.weighers`, loaded
+only where the settings name it. A plugin that misbehaves fails the decision with its name.
 """
 
 from __future__ import annotations
@@ -15,63 +15,44 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
-from conductor.scheduling.filters.host_filters import DEFAULT_FILTERS, PHYSICAL
+from conductor.scheduling.filters.filter_table import DEFAULT_FILTERS, PHYSICAL
 from conductor.scheduling.fleet.filter_verdicts import Check, Filter
-from conductor.scheduling.fleet.fleet_snapshot import Fleet, Numbers
+from conductor.scheduling.fleet.fleet_snapshot import Fleet, Floats, Numbers
 from conductor.scheduling.request.request_spec import RequestSpec
-from conductor.scheduling.weighers import host_weighers
-from conductor.scheduling.weighers.headroom import Floats
-from conductor.scheduling.weighers.host_weighers import Weigher
+from conductor.scheduling.weighers.weigher_table import WEIGHERS, Weigher
 from models.errors import Broken, Rejected
 
 _log = structlog.get_logger(__name__)
 
-FILTERS: Final = "conductor.filters"
-WEIGHERS: Final = "conductor.weighers"
+FILTER_GROUP: Final = "conductor.filters"
+WEIGHER_GROUP: Final = "conductor.weighers"
 
 _FILTERS: Final[Mapping[str, Filter]] = {
-    DEFAULT_filter.__name__: DEFAULT_filter for DEFAULT_filter in DEFAULT_FILTERS
-}
-_WEIGHERS: Final[Mapping[str, Weigher]] = {
-    item.__name__: item
-    for item in (
-        *(weigher for weigher, _ in (*host_weighers.SPREAD, *host_weighers.PACK)),
-        host_weighers.less_busy,
-        host_weighers.few_instances,
-        host_weighers.own_host,
-        host_weighers.own_cell,
-        host_weighers.cpus_left,
-        host_weighers.memory_left,
-        host_weighers.disk_left,
-    )
+    host_filter.__name__: host_filter for host_filter in DEFAULT_FILTERS
 }
 
 
 def filters_named(names: Iterable[str]) -> tuple[Filter, ...]:
-    """Return these filters in this order; what is physical is in force whether named or not.
+    """Return these filters in this order; physical ones are in force whether named or not.
 
     Raises `Rejected` (`filter_unknown`, `filter_unloadable`).
     """
-    named = [_FILTERS.get(name) or _loaded(FILTERS, name, _FILTERS) for name in names]
+    named = [_FILTERS.get(name) or _loaded(FILTER_GROUP, name, _FILTERS) for name in names]
     return (
         *named,
-        *(
-            DEFAULT_filter
-            for DEFAULT_filter in DEFAULT_FILTERS
-            if DEFAULT_filter in PHYSICAL and DEFAULT_filter not in named
-        ),
+        *(known for known in DEFAULT_FILTERS if known in PHYSICAL and known not in named),
     )
 
 
 def weighers_named(
     multipliers: Mapping[str, float], base: Iterable[tuple[Weigher, float]]
 ) -> tuple[tuple[Weigher, float], ...]:
-    """Return a strategy's weighers with other multipliers, and more of them; 0 leaves one out.
+    """Return the weighers of `base` with these multipliers changed or added; 0 leaves one out.
 
     Raises `Rejected` (`weigher_unknown`, `weigher_unloadable`).
     """
     changed = {
-        _WEIGHERS.get(name) or _loaded(WEIGHERS, name, _WEIGHERS): multiplier
+        WEIGHERS.get(name) or _loaded(WEIGHER_GROUP, name, WEIGHERS): multiplier
         for name, multiplier in multipliers.items()
     }
     both = {**dict(base), **changed}
@@ -90,11 +71,11 @@ def _loaded(group: str, name: str, ours: Iterable[str]) -> Any:
     except Exception as error:
         message = f"{kind} is {name}: its entry point {found[0].value} does not load: {error}"
         raise Rejected(f"{kind.removesuffix('s')}_unloadable", message, key=kind) from error
-    return (_watched_filter if group == FILTERS else _watched_weigher)(name, function)
+    return (_watched_filter if group == FILTER_GROUP else _watched_weigher)(name, function)
 
 
 def _watched_filter(name: str, function: Filter) -> Filter:
-    """Return the filter such that whatever is wrong with it is said to be its fault."""
+    """Return the filter, checked: an exception or a malformed result becomes `Broken`, by name."""
 
     @wraps(function)
     def watched(spec: RequestSpec, fleet: Fleet) -> Iterable[Check]:
@@ -127,7 +108,7 @@ def _named(kind: str, name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # It may have put anything into its text; faults are for the owners of instances.
+        # Not the plugin's own text, which may hold anything: owners of instances read the fault.
         _log.error("a plugin has failed", kind=kind, name=name, exc_info=error)
         what = f"{type(error).__name__}: the scheduler's log has it"
         raise Broken(f"{kind}_failed", f"{kind} {name} raised {what}") from error

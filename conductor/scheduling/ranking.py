@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from conductor.scheduling.fleet.fleet_snapshot import Fleet, Mask, Numbers, Tagged
+from conductor.scheduling.fleet.fleet_snapshot import Fleet, Floats, Mask, Numbers, Tagged
 from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.weighers.headroom import Floats
 from models.messages.catalogue import OWN_MULTIPLIER
 
 CHEAP_LOOKS: Final = 8

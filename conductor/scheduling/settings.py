@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from conductor.scheduling.filters.host_filters import DEFAULT_FILTERS, PHYSICAL
+from conductor.scheduling.filters.filter_table import DEFAULT_FILTERS, PHYSICAL
 from conductor.scheduling.fleet.filter_verdicts import Filter
 from conductor.scheduling.request.request_spec import RequestSpec
-from conductor.scheduling.weighers.host_weighers import PACK, SPREAD, Weigher
+from conductor.scheduling.weighers.weigher_table import PACK, SPREAD, Weigher
 
 ONE_IN: Final = 128
 MOST_SPREAD: Final = 64

@@ -72,7 +72,10 @@ MEANT: Final = re.compile(
     re.IGNORECASE,
 )
 """What these words mean to everybody: dead letters, the alphabet; and published names."""
-KEPT: Final = {"story", "held", "ask_again_s", "manifest_s"}
+KEPT: Final = {
+    *("story", "held", "ask_again_s", "manifest_s"),
+    *("room_left", "room_to_grow", "usual_room_kept"),
+}
 """Published fields and settings, which are read and written by their names."""
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

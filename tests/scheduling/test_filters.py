@@ -175,7 +175,7 @@ def test_devices_are_asked_of_the_fitter_as_near_as_the_flavor_says() -> None:
 
 
 @pytest.mark.parametrize("value", ["gpu", "gpu:0", "gpu:x", "gpu:999", ":1", "gpu:1;nic:1"])
-def test_a_malformed_device_wish_is_refused(value: str) -> None:
+def test_a_malformed_device_request_is_refused(value: str) -> None:
     world = World()
     world.add_hosts(host("a"))
     reply = world.build(flavor(**{"pci_passthrough:alias": value}))

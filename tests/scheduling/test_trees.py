@@ -194,11 +194,11 @@ def test_every_host_has_a_verdict_about_its_providers_too() -> None:
     card(world, "host-1", "card-c", 1)
     world.pass_time(5.0)
     two = {"resources1__CUSTOM_CARD": "1", "resources2__CUSTOM_CARD": "1"}
-    wish = asking(**two, group_policy="isolate")
+    request = asking(**two, group_policy="isolate")
     view = FleetCache(SchedulingSettings(refresh_s=0.0))
     with world.store.read() as uow:
         view.refresh(uow)
-    flavor = Flavor("f", wish["vcpus"], wish["memory_mb"], extra_specs=wish["extra_specs"])
+    flavor = Flavor("f", request["vcpus"], request["memory_mb"], extra_specs=request["extra_specs"])
     spec = RequestSpec("i", shape_of(flavor, Image("img")))
     said = {
         verdict.host: verdict.check for verdict in verdicts(spec, view.fleet, SchedulingSettings())
@@ -211,9 +211,9 @@ def test_traits_of_a_group_are_asked_of_its_provider() -> None:
     card(world, "host-0", "slow", 1)
     card(world, "host-1", "fast", 1, "CUSTOM_FAST")
     world.pass_time(5.0)
-    wish = asking(resources1__CUSTOM_CARD="1", trait1__CUSTOM_FAST="required")
-    assert world.instance_by_id(built(world, wish)).host == "host-1"
-    none_left = world.build(wish)
+    request = asking(resources1__CUSTOM_CARD="1", trait1__CUSTOM_FAST="required")
+    assert world.instance_by_id(built(world, request)).host == "host-1"
+    none_left = world.build(request)
     world.run_out()
     assert error_code(world, none_left) == "no_valid_host"
 

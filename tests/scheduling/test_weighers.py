@@ -11,23 +11,19 @@ import pytest
 
 from conductor.processes.embedded import scheduling_settings
 from conductor.scheduling import plugins
-from conductor.scheduling.filters.host_filters import DEFAULT_FILTERS, PHYSICAL, in_zone
+from conductor.scheduling.filters.aggregate_filters import in_zone
+from conductor.scheduling.filters.filter_table import DEFAULT_FILTERS, PHYSICAL
 from conductor.scheduling.fleet.filter_verdicts import Check
 from conductor.scheduling.fleet.fit_cache import Fits
-from conductor.scheduling.fleet.fleet_snapshot import Fleet, Numbers
+from conductor.scheduling.fleet.fleet_snapshot import Fleet, Floats, Numbers
 from conductor.scheduling.fleet.history import FORGIVEN_S, SchedulingHistory
 from conductor.scheduling.host_selection import Selection, select_host
 from conductor.scheduling.plugins import filters_named, weighers_named
 from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.scheduling.weighers.headroom import Floats
-from conductor.scheduling.weighers.host_weighers import (
-    SPREAD,
-    few_instances,
-    less_busy,
-    own_cell,
-    room_left,
-)
+from conductor.scheduling.weighers.capacity_weighers import room_left
+from conductor.scheduling.weighers.host_weighers import few_instances, less_busy, own_cell
+from conductor.scheduling.weighers.weigher_table import SPREAD
 from conductor.settings import read_settings
 from conductor.store.records import Host
 from models.errors import Rejected

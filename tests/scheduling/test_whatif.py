@@ -11,6 +11,7 @@ import pytest
 from conductor.placement.local.host_claims import HostAllocation, charged
 from conductor.placement.providers import SHARING
 from conductor.scheduling.analysis.fleet_capacity import Capacity
+from conductor.scheduling.analysis.host_losses import after_losses
 from conductor.scheduling.analysis.what_if import Guest, WhatIf
 from conductor.scheduling.fleet.fleet_snapshot import Aggregate, Catalogue, Fleet
 from conductor.scheduling.host_selection import NoHost
@@ -112,8 +113,8 @@ def test_moves_are_not_sought_on_hosts_that_are_ruled_out_otherwise() -> None:
     filled = Filled()
     filled.add(host("a", cells=1), host("b", cells=1, dedicated=1))
     filled.put("small", "a", pinned(vcpus=1, memory_mib=64))
-    wish = spec(pinned(vcpus=4), ignored=frozenset({"a"}))
-    search = WhatIf(filled.fleet, SETTINGS, 0.0).moves_that_help(wish, filled.on)
+    request = spec(pinned(vcpus=4), ignored=frozenset({"a"}))
+    search = WhatIf(filled.fleet, SETTINGS, 0.0).moves_that_help(request, filled.on)
     assert (search.found, search.hosts) == (None, 1)
 
 
@@ -133,7 +134,7 @@ def test_as_many_fit_as_are_said_to(wanted: Flavor, strategy: str) -> None:
     hosts = [host("a"), host("b", cells=1, dedicated=6), host("c", shared=2, memory_mib=3000)]
     settings = SchedulingSettings(strategy=strategy)  # type: ignore[arg-type]  # one of two
     fleet = Fleet(hosts, up=["a", "b", "c"])
-    room = Capacity(spec(wanted), fleet, settings).room
+    room = Capacity(spec(wanted), fleet, settings).remaining
     placed, refused = WhatIf(fleet, settings, 0.0).placed(spec(wanted), room.total + 1)
     assert len(placed) == room.total > 0
     assert refused is not None
@@ -141,7 +142,7 @@ def test_as_many_fit_as_are_said_to(wanted: Flavor, strategy: str) -> None:
 
 def test_room_for_nothing_says_why() -> None:
     fleet = Fleet([host("a"), host("b")], up=["a"])
-    room = Capacity(spec(pinned(vcpus=64)), fleet, SETTINGS).room
+    room = Capacity(spec(pinned(vcpus=64)), fleet, SETTINGS).remaining
     assert room.total == 0
     assert [removal.code for removal in room.removals] == ["down", "no_room_pcpu"]
 
@@ -150,9 +151,9 @@ def test_the_loss_of_a_host_takes_its_room_and_its_guests() -> None:
     filled = Filled()
     filled.add(*(host(name, cells=1) for name in "abc"))
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
-    wish = spec(pinned(vcpus=1, memory_mib=64))
-    assert Capacity(wish, filled.fleet, SETTINGS).room.total == 10
-    losses = Capacity(wish, filled.fleet, SETTINGS).after_losses(1, filled.of)
+    request = spec(pinned(vcpus=1, memory_mib=64))
+    assert Capacity(request, filled.fleet, SETTINGS).remaining.total == 10
+    losses = after_losses(Capacity(request, filled.fleet, SETTINGS), 1, filled.of)
     assert {(loss.lost, loss.more) for loss in losses} == {(("a",), 6), (("b",), 6)}
 
 
@@ -160,8 +161,8 @@ def test_guests_without_a_place_after_a_loss_are_named() -> None:
     filled = Filled()
     filled.add(host("a", cells=1), host("b", cells=1, dedicated=1))
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
-    wish = spec(pinned(vcpus=1, memory_mib=64))
-    worst = Capacity(wish, filled.fleet, SETTINGS).after_losses(1, filled.of)[0]
+    request = spec(pinned(vcpus=1, memory_mib=64))
+    worst = after_losses(Capacity(request, filled.fleet, SETTINGS), 1, filled.of)[0]
     assert (worst.lost, worst.homeless) == (("a",), ("vm",))
 
 
@@ -171,7 +172,7 @@ def test_a_fleet_is_as_it_was_after_its_losses_were_tried() -> None:
     filled.put("vm", "a", pinned(vcpus=2, memory_mib=64))
     fleet = filled.fleet
     before, up = list(fleet.hosts), fleet.up.copy()
-    Capacity(spec(pinned(vcpus=1, memory_mib=64)), fleet, SETTINGS).after_losses(2, filled.of)
+    after_losses(Capacity(spec(pinned(vcpus=1, memory_mib=64)), fleet, SETTINGS), 2, filled.of)
     assert fleet.hosts == before
     assert (fleet.up == up).all()
 
@@ -182,16 +183,16 @@ def test_no_more_fit_than_aggregates_let_a_host_have() -> None:
     fleet = Fleet(hosts, "abc", Catalogue({}, (few,)))
     for wanted in (flavor(vcpus=4), pinned(vcpus=2), flavor(**{"resources1:CUSTOM_CARD": "1"})):
         fleet.providers = SharedProviders([card("card-a", "a", 9), card("card-c", "c", 1)])
-        room = Capacity(spec(wanted), fleet, SETTINGS).room
+        room = Capacity(spec(wanted), fleet, SETTINGS).remaining
         placed, _ = WhatIf(fleet, SETTINGS, 0.0).placed(spec(wanted), room.total + 1)
         assert room.by_host == Counter(selection.host.name for selection in placed)
         assert room.by_host["a"] == 2
-    losses = Capacity(spec(flavor(vcpus=4)), fleet, SETTINGS).after_losses(1, lambda _: {})
+    losses = after_losses(Capacity(spec(flavor(vcpus=4)), fleet, SETTINGS), 1, lambda _: {})
     assert {loss.more for loss in losses} == {room_without(fleet, name) for name in ("a", "c")}
 
 
 def room_without(fleet: Fleet, name: str) -> int:
-    room = Capacity(spec(flavor(vcpus=4)), fleet, SETTINGS).room
+    room = Capacity(spec(flavor(vcpus=4)), fleet, SETTINGS).remaining
     return room.total - room.by_host[name]
 
 
@@ -201,9 +202,9 @@ def test_what_only_the_fitter_knows_is_said_where_nothing_fits(specs: dict[str, 
     every = plain.topology.cells[0].dedicated_cpus
     cell = replace(plain.topology.cells[0], siblings=(every & 0b00110000, every & 0b11000000))
     fleet = Fleet([replace(plain, topology=HostTopology((cell,)))], up=["a"])
-    wish = spec(pinned(vcpus=2, memory_mib=64, **specs))
-    room = Capacity(wish, fleet, SETTINGS).room
-    _, refused = WhatIf(fleet, SETTINGS, 0.0).placed(wish, 1)
+    request = spec(pinned(vcpus=2, memory_mib=64, **specs))
+    room = Capacity(request, fleet, SETTINGS).remaining
+    _, refused = WhatIf(fleet, SETTINGS, 0.0).placed(request, 1)
     assert room.total == 0
     assert refused is not None
     assert (
@@ -216,7 +217,7 @@ def test_what_only_the_fitter_knows_is_said_where_nothing_fits(specs: dict[str, 
 def test_what_asks_for_nothing_fits_any_number_of_times_and_is_not_counted() -> None:
     nothing = flavor(root_gb=0, **{"resources:VCPU": "0", "resources:MEMORY_MB": "0"})
     with pytest.raises(Rejected) as refused:
-        _ = Capacity(spec(nothing), Fleet([host("a")], up="a"), SETTINGS).room
+        _ = Capacity(spec(nothing), Fleet([host("a")], up="a"), SETTINGS).remaining
     assert refused.value.code == "nothing_asked"
 
 
@@ -230,14 +231,14 @@ def test_storage_that_is_shared_is_not_lost_with_a_host_and_is_its_users_own() -
         "pool", "pool", None, "pool", 0, {"DISK_GB": Inventory(50)}, {"DISK_GB": 20}, traits, shared
     )
     fleet.providers = SharedProviders([full])
-    wish = spec(flavor(root_gb=10))
-    capacity = Capacity(wish, fleet, SETTINGS)
-    assert capacity.room.total == 3
-    assert {loss.more for loss in capacity.after_losses(1, filled.of)} == {3}
+    request = spec(flavor(root_gb=10))
+    capacity = Capacity(request, fleet, SETTINGS)
+    assert capacity.remaining.total == 3
+    assert {loss.more for loss in after_losses(capacity, 1, filled.of)} == {3}
     own = HostAllocation("vm", "p", None, {"VCPU": 1})
     guest = Guest("vm", "vm", own, spec(flavor(root_gb=20), "vm"), {"pool": {"DISK_GB": 20}})
     fleet.put(charged(filled.hosts["b"], [own], 0.0))
-    losses = Capacity(wish, fleet, SETTINGS).after_losses(3 - 1, lambda _: {"b": [guest]})
+    losses = after_losses(Capacity(request, fleet, SETTINGS), 3 - 1, lambda _: {"b": [guest]})
     assert {(loss.more, loss.homeless) for loss in losses} == {(3, ())}
 
 
@@ -248,8 +249,8 @@ def test_what_a_child_shares_with_other_hosts_is_counted_once() -> None:
         card("card-a", "a", 3), traits=frozenset({SHARING}), aggregates=frozenset({"near"})
     )
     fleet.providers = SharedProviders([shared, card("card-b", "b", 1)])
-    wish = spec(flavor(**{"resources1:CUSTOM_CARD": "1"}))
-    assert Capacity(wish, fleet, SETTINGS).room.by_host == {"a": 3, "b": 1}
+    request = spec(flavor(**{"resources1:CUSTOM_CARD": "1"}))
+    assert Capacity(request, fleet, SETTINGS).remaining.by_host == {"a": 3, "b": 1}
     assert fleet.providers.get("card-a") == shared
 
 

@@ -13,7 +13,8 @@ from conductor.cli.rendering.output import Output, show_one
 from conductor.cli.rendering.text_tables import key, table_of
 from conductor.processes.database_access import open_database
 from conductor.scheduling.analysis.explanation import history_of
-from conductor.scheduling.analysis.fleet_capacity import Capacity, Headroom, Loss
+from conductor.scheduling.analysis.fleet_capacity import Capacity, RemainingCapacity
+from conductor.scheduling.analysis.host_losses import Loss, after_losses
 from conductor.scheduling.analysis.what_if import Search, WhatIf
 from conductor.scheduling.fleet.filter_verdicts import sentence
 from conductor.scheduling.host_selection import NoHost, Selection
@@ -77,9 +78,9 @@ def capacity(
     with open_database() as here, here.store.read() as uow:
         status = FleetInspection(uow, here.settings)
         spec = status.request_spec_of(Wish(flavor, image, project, zone))
-        asked = Capacity(spec, status.fleet, status.settings)
-        losses = None if survive is None else asked.after_losses(survive, status.guests_of)
-        row = _capacity(flavor, asked.room, losses)
+        capacity = Capacity(spec, status.fleet, status.settings)
+        losses = None if survive is None else after_losses(capacity, survive, status.guests_of)
+        row = _capacity(flavor, capacity.remaining, losses)
     show_one(row, output, lambda: _capacity_picture(row))
 
 
@@ -135,16 +136,16 @@ def _picture(row: JsonDict) -> RenderableType:
     return Group(*parts)
 
 
-def _capacity(flavor: str, room: Headroom, losses: list[Loss] | None) -> JsonDict:
-    largest = sorted(room.by_host.items(), key=lambda pair: (-pair[1], pair[0]))[:_LARGEST]
+def _capacity(flavor: str, remaining: RemainingCapacity, losses: list[Loss] | None) -> JsonDict:
+    largest = sorted(remaining.by_host.items(), key=lambda pair: (-pair[1], pair[0]))[:_LARGEST]
     row: dict[str, Any] = {
-        "answer": _room_line(flavor, room, losses),
+        "answer": _capacity_line(flavor, remaining, losses),
         "flavor": flavor,
-        "more": room.total,
-        "hosts": room.hosts,
-        "hosts_with_room": len(room.by_host),
+        "more": remaining.total,
+        "hosts": remaining.hosts,
+        "hosts_with_room": len(remaining.by_host),
         "largest": [{"host": name, "more": count} for name, count in largest],
-        "checks": [removal.to_json() for removal in room.removals],
+        "checks": [removal.to_json() for removal in remaining.removals],
     }
     if losses is not None:
         row["survive"] = {
@@ -158,10 +159,11 @@ def _capacity(flavor: str, room: Headroom, losses: list[Loss] | None) -> JsonDic
     return row
 
 
-def _room_line(flavor: str, room: Headroom, losses: list[Loss] | None) -> str:
-    line = f"{room.total:,} more {flavor} fit, on {len(room.by_host):,} of {room.hosts:,} hosts"
-    if not room.total:
-        line = f"no more {flavor} fits: {sentence(room.hosts, room.removals)}"
+def _capacity_line(flavor: str, remaining: RemainingCapacity, losses: list[Loss] | None) -> str:
+    on = f"{len(remaining.by_host):,} of {remaining.hosts:,} hosts"
+    line = f"{remaining.total:,} more {flavor} fit, on {on}"
+    if not remaining.total:
+        line = f"no more {flavor} fits: {sentence(remaining.hosts, remaining.removals)}"
     if not losses:
         return line
     worst = losses[0]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from conductor.placement.local.host_claims import HostAllocation, charged, relieved
-from conductor.scheduling.filters.host_filters import has_amounts
+from conductor.scheduling.filters.capacity_filters import has_amounts
 from conductor.scheduling.filters.numa_filter import has_numa_cells
 from conductor.scheduling.fleet.fit_cache import Fits
 from conductor.scheduling.fleet.fleet_snapshot import Fleet

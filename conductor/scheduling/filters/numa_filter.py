@@ -1,7 +1,7 @@
-"""Which hosts have NUMA cells enough for a guest: coarse, over the whole fleet at once.
+"""The NUMA filter: which hosts may have NUMA cells for a guest, over the whole fleet at once.
 
-Every check is necessary and none sufficient: whoever fails cannot fit, whoever passes is fitted
-exactly later, one by one, in the order of preference.
+A prefilter: every check is necessary, none sufficient. Hosts that pass are fitted exactly later,
+one by one, in the order of their weights.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from models.units import KIB_PER_MIB, MIB_PER_GIB
 
 
 @dataclass(frozen=True, slots=True)
-class _Goods:
-    """What NUMA cells have too little of: the check's code, in words, and its unit."""
+class _Resource:
+    """A resource of NUMA cells: the check's code, its name in words, and its unit."""
 
     code: str
     what: str
     unit: str = ""
 
 
-_CPUS: Final = _Goods("numa_dedicated_cpus", "free dedicated CPUs")
-_CORES: Final = _Goods("numa_free_cores", "wholly free cores")
-_PAIRED: Final = _Goods("numa_paired_cpus", "free dedicated CPUs with a free sibling")
-_MEMORY: Final = _Goods("numa_memory", "free memory", "MiB")
+_CPUS: Final = _Resource("numa_dedicated_cpus", "free dedicated CPUs")
+_CORES: Final = _Resource("numa_free_cores", "wholly free cores")
+_PAIRED: Final = _Resource("numa_paired_cpus", "free dedicated CPUs with a free sibling")
+_MEMORY: Final = _Resource("numa_memory", "free memory", "MiB")
 _PAGES: Final = {
     SMALL_PAGES: "free small pages",
     LARGE_PAGES: "free large pages",
@@ -58,7 +58,7 @@ _PAGES: Final = {
 
 
 def has_numa_cells(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
-    """Enough NUMA cells with the dedicated CPUs, cores and memory of the guest's."""
+    """Enough NUMA cells with the dedicated CPUs, cores and memory that the guest's cells need."""
     guest = spec.shape.guest
     if guest is None:
         return
@@ -68,21 +68,21 @@ def has_numa_cells(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     sizes = {cell.page_size_kib for cell in guest.cells}
     size = next(iter(sizes))
     if len(sizes) > 1 or (size is None and not pinned):
-        return  # of several sizes the fitter knows; without one shared guests over-commit
-    goods = _MEMORY if size is None else _pages(size)
+        return  # several sizes are left to the fitter; without one, shared guests over-commit
+    resource = _MEMORY if size is None else _pages(size)
     memory = fleet.cells(free_memory_mib if size is None else free_pages_mib(size))
     needs = [cell.memory_mib for cell in guest.cells]
-    yield _in_cells(memory, needs, goods)
+    yield _in_cells(memory, needs, resource)
     if pinned:
         cpus = fleet.cells(free_cpus)
         both = (cpus >= min(map(_dedicated, guest.cells))) & (memory >= min(needs))
-        what = _cells_text(f"both {_CPUS.what} and {goods.what}", len(guest.cells))
+        what = _cells_text(f"both {_CPUS.what} and {resource.what}", len(guest.cells))
         passed = _how_many(both) >= len(guest.cells)
         yield Check("numa_cells_unbalanced", (f"lacks {what}", f"lack {what}"), passed)
 
 
 def _has_cpus(cells: Sequence[GuestCell], fleet: Fleet) -> Iterator[Check]:
-    """Yield the checks of CPUs, and of what the thread policy wants of cores."""
+    """Yield the checks on CPUs, and on cores where the thread policy needs them."""
     needs = [_dedicated(cell) for cell in cells]
     yield _in_cells(fleet.cells(free_cpus), needs, _CPUS)
     policies = {cell.cpu_thread_policy for cell in cells}
@@ -92,7 +92,7 @@ def _has_cpus(cells: Sequence[GuestCell], fleet: Fleet) -> Iterator[Check]:
         yield _in_cells(fleet.cells(paired_cpus), needs, _PAIRED)
 
 
-def _in_cells(values: Numbers, needs: list[int], goods: _Goods) -> Check:
+def _in_cells(values: Numbers, needs: list[int], resource: _Resource) -> Check:
     """Return whether each host has a NUMA cell of its own for every need, looking at it alone.
 
     The n greatest needs find n cells if and only if n cells have at least the least of them.
@@ -103,10 +103,10 @@ def _in_cells(values: Numbers, needs: list[int], goods: _Goods) -> Check:
         if rank < len(needs) and ordered[rank] == need:
             continue
         passed &= _how_many(values >= need) >= rank
-    text = _cells_text(goods.what, len(needs))
+    text = _cells_text(resource.what, len(needs))
     have = partial(_greatest, values, len(needs))
     lacks = (f"lacks {text}", f"lack {text}")
-    return Check(goods.code, lacks, passed, min(needs), have, goods.unit)
+    return Check(resource.code, lacks, passed, min(needs), have, resource.unit)
 
 
 def _how_many(cells: Mask) -> NDArray[np.int8]:
@@ -128,11 +128,11 @@ def _greatest(values: Numbers, rank: int, rows: Numbers) -> Numbers:
     return np.asarray(np.maximum(best, 0))
 
 
-def _pages(size_kib: int) -> _Goods:
+def _pages(size_kib: int) -> _Resource:
     for unit, kib in (("GiB", KIB_PER_MIB * MIB_PER_GIB), ("MiB", KIB_PER_MIB), ("KiB", 1)):
         if size_kib > 0 and size_kib % kib == 0:
-            return _Goods("numa_pages", f"free pages of {size_kib // kib} {unit}", "MiB")
-    return _Goods("numa_pages", _PAGES[size_kib], "MiB")
+            return _Resource("numa_pages", f"free pages of {size_kib // kib} {unit}", "MiB")
+    return _Resource("numa_pages", _PAGES[size_kib], "MiB")
 
 
 def _cells_text(what: str, cells: int) -> str:

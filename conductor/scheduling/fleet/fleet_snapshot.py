@@ -24,6 +24,7 @@ from models.hardware import HostCell
 
 Numbers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = NDArray[np.float64]
 HostColumn: TypeAlias = Callable[[Host], int]
 CellColumn: TypeAlias = Callable[[HostCell], int]
 

@@ -1,7 +1,7 @@
-"""How many more instances of a shape each host could take: an estimate, for weighing only.
+"""Headroom: an estimate, for weighers only, of how many more instances of a shape hosts take.
 
-Counted from the coarse columns: amounts, and for guests with dedicated CPUs the free CPUs
-and memory of each NUMA cell. Pages and thread policies are left to the fitter.
+Computed from the coarse columns: amounts, and for guests with dedicated CPUs the free CPUs and
+memory of each NUMA cell. Pages and thread policies are left to the fitter.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from conductor.scheduling.fleet.fleet_snapshot import Fleet, Numbers
+from conductor.scheduling.fleet.fleet_snapshot import Fleet, Floats, Numbers
 from conductor.scheduling.fleet.host_columns import (
     capacity_column,
     cell_needs,
@@ -24,11 +23,9 @@ from conductor.scheduling.fleet.host_columns import (
 )
 from conductor.scheduling.request.request_spec import Shape
 
-Floats: TypeAlias = NDArray[np.float64]
-
 SHAPES_WEIGHED: Final = 8
 ROUNDING: Final = 1e-9
-"""Multiplying by a reciprocal is several times faster than dividing, and this much less exact."""
+"""Multiplying by a reciprocal is several times faster than dividing, with this rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +37,14 @@ class Headroom:
     memory_mib: Floats
 
     def after(self, shape: Shape) -> Headroom:
-        """Return the room as it is once each of these hosts has taken the shape."""
+        """Return the headroom after one more instance of the shape on each host."""
         left = {name: free - shape.amounts.get(name, 0) for name, free in self.left.items()}
         needs = cell_needs(shape)
         if needs is None:
             return Headroom(left, self.cpus, self.memory_mib)
         fits = (self.cpus >= needs.cpus) & (self.memory_mib >= needs.memory_mib)
         if needs.cells < len(self.cpus):
-            # The fullest cells that fit, which is where a packing fitter goes.
+            # The fullest cells that fit, which a packing fitter uses.
             fullness = np.where(fits, self.cpus * 2.0**32 + self.memory_mib, np.inf)
             rank = fullness.argsort(axis=0).argsort(axis=0)
             fits &= rank < needs.cells
@@ -56,7 +53,7 @@ class Headroom:
         )
 
     def then(self, other: Headroom) -> Headroom:
-        """Return these hosts and then those, so that both are asked at once."""
+        """Return the headroom of both sets of hosts, so that both are counted at once."""
         left = {name: np.concatenate((free, other.left[name])) for name, free in self.left.items()}
         return Headroom(
             left,
@@ -81,7 +78,7 @@ class Headroom:
 
 
 def headroom_of(fleet: Fleet, rows: Numbers, shapes: Iterable[Shape]) -> Headroom:
-    """Return the room on these rows, as far as these shapes need it."""
+    """Return the headroom of these rows for these shapes."""
     classes = {name for shape in shapes for name in shape.amounts}
     return Headroom(
         {name: fleet.column(left_column(name))[rows].astype(float) for name in sorted(classes)},
@@ -98,30 +95,30 @@ def size_of(shape: Shape, fleet: Fleet) -> float:
     )
 
 
-def usual(fleet: Fleet, asked: Shape) -> list[tuple[Shape, float]]:
-    """Return the shapes that ask for most of the fleet, and their weights, the last one too."""
+def usual(fleet: Fleet, requested: Shape) -> list[tuple[Shape, float]]:
+    """Return the shapes with the largest recent demand on the fleet, and their weights."""
     counts = dict(fleet.history.requested)
-    counts.setdefault(asked, 1)
+    counts.setdefault(requested, 1)
     sized = [(shape, count, size_of(shape, fleet)) for shape, count in counts.items()]
-    sized.sort(key=lambda item: -item[1] * item[2])
+    sized.sort(key=lambda entry: -entry[1] * entry[2])
     most = sized[:SHAPES_WEIGHED]
     whole = sum(count * size for _, count, size in most) or 1.0
     return [(shape, count * size * size / whole) for shape, count, size in most]
 
 
-def worth(room: Headroom, shapes: Iterable[tuple[Shape, float]]) -> Floats:
-    """Return what the hosts could still take of these shapes, added up by weight."""
-    total = np.zeros(room.cpus.shape[1])
+def worth(headroom: Headroom, shapes: Iterable[tuple[Shape, float]]) -> Floats:
+    """Return by host how many of these shapes still fit, added up by weight."""
+    total = np.zeros(headroom.cpus.shape[1])
     for shape, weight in shapes:
-        total += weight * room.count(shape)
+        total += weight * headroom.count(shape)
     return total
 
 
 def _guests(by_cell: Floats, cells: int) -> Floats:
     """Return how many guests of so many NUMA cells fit, given how often one fits each cell.
 
-    For any i, the guests have at most i of their cells on the i roomiest host cells, so the
-    rest of the host bounds them; the least bound can be reached.
+    For any i, the guests have at most i of their cells on the i host cells with most headroom, so
+    the rest of the host is an upper bound; the least of these bounds is reached.
     """
     if cells == 1:
         return reduce(np.add, np.maximum(by_cell, 0.0))
