@@ -22,9 +22,10 @@ _FROM_KUBERNETES = re.compile(
 )
 _PORT_OF_A_SERVICE = ("tcp://", "udp://", "sctp://")
 
-Seconds = Annotated[float, Field(gt=0)]
-Ratio = Annotated[float, Field(ge=1.0)]
-Whole = Annotated[int, Field(ge=0)]
+# What has no end is not waited for; whoever asks for it has mistyped.
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=1.0, le=1_000_000, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 def _listed(pattern: str, rule: str) -> AfterValidator:
@@ -91,7 +92,7 @@ class Settings(BaseModel):
     """Names of the filters in force, in order; empty means all of ours."""
     weighers: Multipliers = ""
     """`NAME=MULTIPLIER` each: other multipliers for the strategy's weighers, or more of them."""
-    scheduler_subset: Annotated[int, Field(ge=1)] | None = None
+    scheduler_subset: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """One of so many best hosts is drawn; 1 means the best, none given a share of the fleet."""
     cpu_allocation_ratio: Ratio = 4.0
     ram_allocation_ratio: Ratio = 1.0
@@ -107,9 +108,9 @@ class Settings(BaseModel):
     tick_s: Seconds = 1.0
     conductor_threads: Annotated[int, Field(ge=1, le=64)] = 4
     compute_threads: Annotated[int, Field(ge=1, le=64)] = 8
-    confirm_after_s: Annotated[float, Field(ge=0)] = 86_400.0
+    confirm_after_s: Annotated[float, Field(ge=0, le=2**31, allow_inf_nan=False)] = 86_400.0
     """How long a move awaits confirmation before it is confirmed by itself; 0 is for ever."""
-    retention_days: Annotated[float, Field(gt=0)] = 30.0
+    retention_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 30.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     flower_user: str = "operator"
@@ -143,7 +144,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         if not (_FROM_KUBERNETES.fullmatch(name) and text.startswith(_PORT_OF_A_SERVICE))
     }
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = PREFIX + str(first["loc"][0]).upper()
@@ -151,3 +152,21 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         rule = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
         message = f"{name} is {value}: {rule}"
         raise Rejected("setting_invalid", message, key=name) from None
+    _refuse_what_contradicts(settings)
+    return settings
+
+
+def _refuse_what_contradicts(settings: Settings) -> None:
+    """Raise `Rejected` where whoever beats would be taken for dead between two beats.
+
+    Hosts and schedulers beat every `heartbeat_s`, conductors every `tick_s`.
+    """
+    for name in ("heartbeat_s", "tick_s"):
+        every: float = getattr(settings, name)
+        if settings.down_after_s < 2 * every:
+            variable = PREFIX + name.upper()
+            message = (
+                f"{PREFIX}DOWN_AFTER_S is {settings.down_after_s:g}: should be at least twice "
+                f"{variable}, which is {every:g}"
+            )
+            raise Rejected("setting_invalid", message, key=f"{PREFIX}DOWN_AFTER_S")

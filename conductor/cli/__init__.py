@@ -10,6 +10,7 @@ import typer
 from conductor import exit_codes
 from conductor.cli.command_registry import command_line
 from conductor.processes.logs import set_up_logs
+from models.errors import Rejected
 
 DEBUG = "--debug"
 
@@ -28,8 +29,19 @@ def run(arguments: Sequence[str]) -> int:
     words = [word for word in arguments if word != DEBUG]
     set_up_logs("debug" if debug else "error")
     try:
+        _refuse_no_text(words)
         code = command_line(words)(args=words, prog_name="conductor", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, typer.Abort) as error:  # noqa: BLE001 - the last handler
         return exit_codes.told(error, words, debug=debug)
     return code if isinstance(code, int) else exit_codes.DONE
+
+
+def _refuse_no_text(words: Sequence[str]) -> None:
+    """Raise `Rejected` for a word whose bytes are no UTF-8: nothing of ours is called so."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            message = f"the argument {exit_codes.printable(word)} is no text: should be UTF-8"
+            raise Rejected("argument_invalid", message) from None

@@ -18,9 +18,11 @@ from celery import Celery
 from celery.app.trace import setup_worker_optimizations
 from celery.concurrency.thread import TaskPool
 from celery.worker import WorkController, state
+from kombu import Connection
 from kombu.exceptions import KombuError
 
 from models.errors import Rejected, Unreachable
+from models.ids import compute_queue
 from tasks.app import check_late_acknowledgement
 from tasks.consuming.hardened_consumer import (
     EX_SOFTWARE,
@@ -50,6 +52,7 @@ def check_broker(app: Celery, hosts: Sequence[str] = ()) -> None:
         with connection:
             connection.connect()
             declare_topology(connection, hosts)
+            _name_who_reads(connection, hosts)
     except REFUSED as error:
         message = f"CONDUCTOR_BROKER_URL is {connection.as_uri()}: the broker refuses it: {error}"
         raise Rejected("broker_refuses", message, key="CONDUCTOR_BROKER_URL") from error
@@ -58,6 +61,23 @@ def check_broker(app: Celery, hosts: Sequence[str] = ()) -> None:
             raise
     except (Unreachable, AMQPError, KombuError, OSError) as error:
         _log.info("the broker is waited for", reason=str(error))
+
+
+def _name_who_reads(connection: Connection, hosts: Sequence[str]) -> None:
+    """Say that another worker reads the queue of a host: this one hears nothing until it ends.
+
+    No reason to end: it may be a worker that was killed, and whose connection is not yet closed.
+    """
+    for host in hosts:
+        channel: Any = connection.channel()  # the stubs do not know what AMQP's can do
+        with channel:
+            found = channel.queue_declare(compute_queue(host), passive=True)
+        if found.consumer_count:
+            reason = (
+                f"another worker reads {found.queue}: one worker serves one host, so this one "
+                f"stands by and is told nothing, not even that it is refused, until that one ends"
+            )
+            _log.warning("this worker stands by", host=host, reason=reason)
 
 
 def node_name(role: str) -> str:

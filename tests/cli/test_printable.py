@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from conductor.cli import run
 from conductor.cli.rendering.text_tables import cell
-from conductor.exit_codes import printable, say
+from conductor.exit_codes import WRONG, printable, say
 
 
 def test_control_sequences_and_what_is_no_text_are_written_as_escapes() -> None:
@@ -19,3 +20,11 @@ def test_neither_tables_nor_complaints_pass_them_on(capsys: pytest.CaptureFixtur
     assert (
         "\x1b" not in cell("\x1b[31m").plain + cell(["\x1b[31m"]).plain + cell({"a": "\x1b"}).plain
     )
+
+
+def test_an_argument_that_is_no_text_is_refused_and_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in (["instances", "show", "vm\udcff"], ["fit", "--cases", "\udcff"]):
+        assert run(words) == WRONG
+        assert "\\udcff is no text: should be UTF-8" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conductor.settings import read_settings
+from conductor.settings import Settings, read_settings
 from models.errors import Rejected
 
 
@@ -14,6 +14,24 @@ def test_an_unknown_variable_is_refused_by_name() -> None:
 def test_a_wrong_value_is_refused_with_its_rule() -> None:
     with pytest.raises(Rejected, match="CONDUCTOR_METRICS_PORT is 70000: should be less than"):
         read_settings({"CONDUCTOR_METRICS_PORT": "70000"})
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e400", "-1", "99999999999999999999"])
+@pytest.mark.parametrize(
+    "name", [name for name, value in Settings() if isinstance(value, int | float)]
+)
+def test_no_number_is_endless_negative_or_beyond_what_anybody_means(name: str, value: str) -> None:
+    variable = f"CONDUCTOR_{name.upper()}"
+    with pytest.raises(Rejected, match=f"^{variable} is "):
+        read_settings({variable: value})
+
+
+@pytest.mark.parametrize("name", ["CONDUCTOR_HEARTBEAT_S", "CONDUCTOR_TICK_S"])
+def test_nobody_is_to_be_taken_for_dead_between_two_beats(name: str) -> None:
+    rule = f"CONDUCTOR_DOWN_AFTER_S is 30: should be at least twice {name}, which is 15.1"
+    with pytest.raises(Rejected, match=f"^{rule}$"):
+        read_settings({name: "15.1"})
+    read_settings({name: "15"})
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from celery import Celery
 from kombu import Connection
 from sqlalchemy import create_engine, make_url, text
+from structlog.testing import capture_logs
 
 from conductor.cli.commands.database import prepared
 from conductor.exit_codes import AWAY, WRONG, exit_code
@@ -17,6 +20,8 @@ from models.errors import ConductorError, Rejected, Unreachable
 from models.tables.schema_upgrade import check_ready, upgrade
 from tasks.app import make_app
 from tasks.consuming.task_worker import check_broker
+from tasks.routing import host_queue
+from tests.limits import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +137,20 @@ def test_a_state_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         assert str(path) in caught.value.message
     with pytest.raises(Rejected, match=r"^CONDUCTOR_STATE_DIR is "):
         prepared(Settings(state_dir=file / "below"))
+
+
+def stood_by(app: Celery) -> Any:
+    """Return what a worker of h1 that starts now says of standing by, None if it does not."""
+    with capture_logs() as logs:
+        check_broker(app, ["h1"])
+    return next((line for line in logs if line["log_level"] == "warning"), None)
+
+
+def test_a_second_worker_of_a_host_says_that_it_stands_by(fresh_vhost: Callable[[], str]) -> None:
+    url = fresh_vhost()
+    app = make_app(url)
+    assert stood_by(app) is None
+    with Connection(url) as first, first.Consumer([host_queue("h1")]):
+        said = wait_for(lambda: stood_by(app), "word of the first consumer")
+    assert said["host"] == "h1"
+    assert "another worker reads compute_h1" in said["reason"]
