@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from conductor.store.ports import Store
-from conductor.throttled_log import RareWarnings
-from conductor.upkeep import Rounds
+from conductor.throttled_log import ThrottledLog
+from conductor.upkeep import PeriodicWork
 from models.units import seconds_text
 
 TOLERATED_S: Final = 5.0
@@ -16,7 +16,7 @@ TOLERATED_S: Final = 5.0
 CLOCK: Final = "clock"
 """The part of a process's periodic work under which a clock that is off is shown."""
 
-_warnings = RareWarnings()
+_warnings = ThrottledLog()
 
 
 def off_by(store: Store, own: Callable[[], float] = time.time) -> float:
@@ -33,7 +33,7 @@ def off_by(store: Store, own: Callable[[], float] = time.time) -> float:
     return (before + after) / 2 - theirs
 
 
-def said(off_s: float) -> str:
+def explanation(off_s: float) -> str:
     """Return what is wrong with a clock, and what to do, in a sentence."""
     which = "ahead of" if off_s > 0 else "behind"
     return (
@@ -42,12 +42,12 @@ def said(off_s: float) -> str:
     )
 
 
-def watch(store: Store, rounds: Rounds, own: Callable[[], float] = time.time) -> None:
+def watch(store: Store, periodic_work: PeriodicWork, own: Callable[[], float] = time.time) -> None:
     """Show, in `health` and the log, while this process's clock is off."""
     off_s = off_by(store, own)
     if not off_s:
-        rounds.clear(CLOCK)
+        periodic_work.clear(CLOCK)
         return
-    _warnings.say("clock off", reason=said(off_s))
+    _warnings.warn("clock off", reason=explanation(off_s))
     # In whole minutes or so, lest it be written anew at each look.
-    rounds.note(CLOCK, said(round(off_s / 10.0) * 10.0 or off_s))
+    periodic_work.note(CLOCK, explanation(round(off_s / 10.0) * 10.0 or off_s))

@@ -1,4 +1,4 @@
-"""Exit codes, and how a failure is told: one line on stderr, never a traceback unless asked."""
+"""Exit codes, and how a failure is reported: one line on stderr, never a traceback unless asked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ABOUT_AN_OPTION: Final = re.compile(
 )
 
 
-def told(error: BaseException, words: Sequence[str] = (), *, debug: bool = False) -> int:
+def report_error(error: BaseException, words: Sequence[str] = (), *, debug: bool = False) -> int:
     """Say in one line what went wrong and return the exit code that it means.
 
     `words` is the command line, where the value of a wrong option is looked up.

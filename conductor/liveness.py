@@ -21,11 +21,11 @@ ECHO_EVERY_S: Final = 2.0
 
 
 DEAF: Final = "deaf"
-"""What a host is degraded for that beats, but hears nothing: the reason begins with it."""
+"""A host degraded for this sends heartbeats, but reads nothing: the reason begins with it."""
 HUNG: Final = "hung"
 """What a host is degraded for whose hypervisor calls do not end."""
 UNANSWERED_AFTER_S: Final = 30.0
-"""An ask that has been out for longer is shown."""
+"""A dispatch without a reply for longer is shown."""
 MOST_UNANSWERED: Final = 500
 
 
@@ -78,5 +78,5 @@ def state_of(host: Host, *, up: bool) -> tuple[HostState, str | None]:
 
 
 def unanswered(uow: UnitOfWork) -> list[OperationRecord]:
-    """Return the operations whose ask has been out for long, the oldest ask first."""
+    """Return the operations whose dispatch has had no reply for long, the oldest first."""
     return uow.operations.unanswered(uow.now - UNANSWERED_AFTER_S, MOST_UNANSWERED)

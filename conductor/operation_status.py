@@ -1,4 +1,4 @@
-"""What those who watch from outside see of an operation, as a transaction leaves it."""
+"""Operation status: what Flower and `AsyncResult` show, as a transaction leaves it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _NAMES: Final = (
 class OperationStatus:
     """An operation with the instance and the migration that it works on.
 
-    `given_up` is the letter of an ask whose answer nobody waits for any more. `at` is the time of
-    the transaction, so that what ended just now can be told from what is only looked at again.
+    `given_up` is the message of a dispatch whose reply is not waited for any more. `at` is the
+    time of the transaction: it tells what ended just now from what is only looked at again.
     """
 
     record: OperationRecord
@@ -59,27 +59,27 @@ def arguments_of(status: OperationStatus) -> dict[str, Any]:
     What a caller may fill freely (metadata, hints, networks, …) is left out on purpose.
     """
     record, instance = status.record, status.instance
-    said: dict[str, Any] = {}
-    said |= _named(record.request) if instance is None else {"instance": instance.name}
+    arguments: dict[str, Any] = {}
+    arguments |= _named(record.request) if instance is None else {"instance": instance.name}
     if not record.state.ended:
-        said["step"] = record.step
+        arguments["step"] = record.step
     if status.migration is not None:
-        said |= _moved(status.migration)
+        arguments |= _moved(status.migration)
     if instance is not None:
-        said |= {"host": instance.host, "flavor": _flavor(instance.flavor)}
-        said["image"] = instance.image and (instance.image.name or instance.image.id)
-        said["instance_id"] = instance.id
-    return {**said, "replay_of": record.replay_of, "project": record.project_id}
+        arguments |= {"host": instance.host, "flavor": _flavor(instance.flavor)}
+        arguments["image"] = instance.image and (instance.image.name or instance.image.id)
+        arguments["instance_id"] = instance.id
+    return {**arguments, "replay_of": record.replay_of, "project": record.project_id}
 
 
 def _moved(migration: Migration) -> dict[str, Any]:
-    said: dict[str, Any] = {"source": migration.source}
-    said["target"] = migration.target or migration.requested_host
+    arguments: dict[str, Any] = {"source": migration.source}
+    arguments["target"] = migration.target or migration.requested_host
     if migration.target_flavor != migration.source_flavor:
-        said["new_flavor"] = _flavor(migration.target_flavor)
+        arguments["new_flavor"] = _flavor(migration.target_flavor)
     if migration.kind is MigrationKind.LIVE_MIGRATION and migration.progress_percent:
-        said["copied"] = f"{migration.progress_percent} %"
-    return said
+        arguments["copied"] = f"{migration.progress_percent} %"
+    return arguments
 
 
 def _named(request: Json) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import structlog
 
 from conductor.operations.engine.completion import locked
 from conductor.store.ports import Store, UnitOfWork
-from conductor.transactions import Outbox
+from conductor.transactions import Transactions
 from models.errors import ConductorError, Conflict, Unreachable
 
 log = structlog.get_logger(__name__)
@@ -21,7 +21,7 @@ PUT_OFF_S = 60.0
 _AWAY = ("database_unreachable", "database_busy")
 
 
-def reap(store: Store, outbox: Outbox, drive: Callable[[list[str]], None]) -> int:
+def reap(store: Store, transactions: Transactions, drive: Callable[[list[str]], None]) -> int:
     """Drive every operation whose time has come; return how many were due.
 
     What is in the way of one (a lock, a race) is raised once all others have been driven; a
@@ -39,13 +39,13 @@ def reap(store: Store, outbox: Outbox, drive: Callable[[list[str]], None]) -> in
             first = first or error
         except Exception:  # one bad operation must not keep the others waiting
             log.exception("an overdue operation cannot be moved", operation=operation_id)
-            _put_off(outbox, operation_id)
+            _put_off(transactions, operation_id)
     if first is not None:
         raise first
     return len(due)
 
 
-def _put_off(outbox: Outbox, operation_id: str) -> None:
+def _put_off(transactions: Transactions, operation_id: str) -> None:
     """Look at a bad operation again in a minute: enough of them would fill every batch."""
 
     def later(uow: UnitOfWork) -> None:
@@ -54,6 +54,6 @@ def _put_off(outbox: Outbox, operation_id: str) -> None:
             uow.operations.save(replace(record, wake_at=uow.now + PUT_OFF_S))
 
     try:
-        outbox.run(later)
+        transactions.run(later)
     except Exception:  # it may be the record itself that is bad
         log.exception("a bad operation cannot be put off", operation=operation_id)

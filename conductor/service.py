@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
 
 from conductor.hosts import canary, reconciliation
-from conductor.hosts.report_intake import Reports
+from conductor.hosts.report_intake import ReportIntake
 from conductor.liveness import ECHO_EVERY_S
-from conductor.operation_status import OperationStatus, operation_status_of
 from conductor.operations.engine.acceptance import Incoming, accept
 from conductor.operations.engine.completion import locked
 from conductor.operations.engine.transitions import Engine
-from conductor.operations.engine.wait_reasons import awaits, is_dispatch
+from conductor.operations.engine.wait_reasons import awaits
 from conductor.reaper import reap
 from conductor.service_options import ServiceSettings
+from conductor.status_observer import Publish, StatusObserver, Unpublished, publish_ends
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import DeadLetter, Heartbeat
-from conductor.transactions import Outbox, kept_once
+from conductor.transactions import Transactions, kept_once
 from conductor.undelivered import undelivered, unsendable
-from conductor.upkeep import Rounds, forget_processes
+from conductor.upkeep import PeriodicWork, forget_processes
 from models.errors import ConductorError, Rejected, Unreachable
 from models.ids import is_uuid
-from models.lifecycle import MigrationState, OperationState
+from models.lifecycle import MigrationState
 from models.messages.answers import refusal_message
 from models.messages.base import parse
 from models.messages.carrier import Carrier
@@ -53,12 +52,7 @@ from models.messages.versions import newer
 from models.secrets import masked
 
 log = structlog.get_logger(__name__)
-ENDS_SINCE_S, ENDS_MOST = 600.0, 5_000
-"""How far back, and how many at most, ends are looked at again."""
-ENDS_SETTLED_S = 5.0
-"""Whoever wrote a younger end may just be showing it."""
 Work: TypeAlias = Callable[[UnitOfWork], list[str]]
-Unshown: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 
 
 class ConductorService:
@@ -70,18 +64,18 @@ class ConductorService:
         carrier: Carrier,
         engine: Engine,
         settings: ServiceSettings | None = None,
-        on_change: Callable[[OperationStatus], None] | None = None,
+        publish: Publish | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
         self._settings = settings or ServiceSettings()
-        self._on_change = on_change
+        self._publish = publish
         self._carrier = carrier
         self._echo_at = 0.0
-        self.rounds = Rounds(store, self._settings.name)
-        self.outbox = Outbox(store, carrier, self._no_way_to)
-        self._reports = Reports(
-            self.outbox, carrier, self._settings.ratios, engine.settings.down_after_s
+        self.periodic_work = PeriodicWork(store, self._settings.name)
+        self.transactions = Transactions(store, carrier, self._mark_unroutable)
+        self._reports = ReportIntake(
+            self.transactions, carrier, self._settings.ratios, engine.settings.down_after_s
         )
 
     # -- messages --------------------------------------------------------------------------
@@ -96,10 +90,10 @@ class ConductorService:
     ) -> None:
         """Accept a request and move its operation as far as it goes without waiting.
 
-        What cannot be an operation, or is another request under a known id, is kept as a dead
-        letter with the reason; nothing that a caller sends raises. Secrets that a caller sends
-        all the same are masked before anything else sees them. With a `fault` its message could
-        not be taken: it ends at once, and whoever asks for its id hears why.
+        What cannot be an operation, or is another request under a known id, is kept with
+        the reason, as a dead letter; nothing that a caller sends raises. Secrets in it are masked
+        before anything else sees them. With a `fault` the message could not be read: its operation
+        fails at once, and a query of its id returns why.
         """
         unfit = unkeepable(body)
         fault = fault or unfit
@@ -110,29 +104,29 @@ class ConductorService:
             return self._refuse(Incoming(shown, task, dict(body), reply_to), error)
         incoming = Incoming(operation_id, task, dict(body), reply_to, fault)
         try:
-            ready = self._move(incoming.id, partial(self._accept, incoming))
+            ready = self._transition(incoming.id, partial(self._accept, incoming))
         except Rejected as error:
             return self._refuse(incoming, error)
         self.drive(ready)
         return None
 
     def handle_reply(self, body: Mapping[str, Any]) -> bool:
-        """Apply a reply of the scheduler or of a host; say whether it was awaited.
+        """Apply a reply of the scheduler or of a host; say whether an operation waited for it.
 
         Stale ones change nothing.
         """
         reply = parse(Reply, body)
         claimed = reply.sender == SCHEDULER and reply.outcome == "done"
-        awaited = False
+        expected = False
 
         def work(uow: UnitOfWork) -> list[str]:
-            nonlocal awaited
-            asked = locked(uow, reply.token.operation_id)  # as the engine does, for nothing more
-            awaited = awaits(asked, reply.token, reply.sender)
+            nonlocal expected
+            record = locked(uow, reply.token.operation_id)  # the engine's lock: no statement more
+            expected = awaits(record, reply.token, reply.sender)
             return self._engine.reply(uow, reply)
 
-        self.drive(self._move(reply.token.operation_id, work, claimed=claimed))
-        return awaited
+        self.drive(self._transition(reply.token.operation_id, work, claimed=claimed))
+        return expected
 
     def handle_registration(self, body: Mapping[str, Any]) -> None:
         """Take in a host that has started: hardware, guests, and what it was asked meanwhile."""
@@ -142,49 +136,52 @@ class ConductorService:
         """Note that a host lives."""
         self._reports.heartbeat(parse(HeartbeatMessage, body))
 
-    def _no_way_to(self, queues: Collection[str]) -> None:
-        self._reports.no_way_to(queues)
+    def _mark_unroutable(self, queues: Collection[str]) -> None:
+        self._reports.mark_unroutable(queues)
 
     def handle_inventory_report(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
         self._reports.inventory_report(parse(InventoryReport, body))
 
     def handle_progress(self, body: Mapping[str, Any]) -> bool:
-        """Note how far a copy is, and say whether its host was asked; nothing is decided by it."""
+        """Note how far a copy is, and say whether its host is at it; nothing is decided by it."""
         progress = parse(Progress, body)
-        asked = False
+        expected = False
 
         def note(uow: UnitOfWork) -> list[str]:
-            nonlocal asked
-            asked = reconciliation.note_progress(uow, progress)
+            nonlocal expected
+            expected = reconciliation.note_progress(uow, progress)
             return []
 
-        self._move(progress.token.operation_id, note)
-        return asked
+        self._transition(progress.token.operation_id, note)
+        return expected
 
     def handle_dead_letter(self, outgoing: DeadLetter) -> None:
-        """Keep a message that could not be handled, and end the ask that it was, if it was one.
+        """Keep a message that could not be handled; end the wait of the operation that sent it.
 
         The same id again changes nothing.
         """
         if outgoing.task == CANARY:
-            return self.outbox.run(lambda uow: canary.refused(uow, outgoing))
+            return self.transactions.run(lambda uow: canary.refused(uow, outgoing))
         with self._store.read() as uow:
             found = undelivered(uow, outgoing)
         if found is None:
-            return self.outbox.keep_dead_letter(outgoing)
+            return self.transactions.keep_dead_letter(outgoing)
 
         def work(uow: UnitOfWork) -> list[str]:
             if not kept_once(uow, outgoing):
                 return []
-            ask = (found.operation_id, found.message_id)
-            return self._engine.undelivered(uow, *ask, found.error, began=found.began)
+            return self._engine.undelivered(
+                uow, found.operation_id, found.message_id, found.error, began=found.began
+            )
 
-        return self.drive(self._move(found.operation_id, work, unanswered=True))
+        return self.drive(self._transition(found.operation_id, work, unanswered=True))
 
     def cancel(self, operation_id: str, reason: str) -> None:
-        """Turn an operation back at its next boundary."""
-        self.drive(self.outbox.run(lambda uow: self._engine.cancel(uow, operation_id, reason)))
+        """Roll an operation back from its next boundary."""
+        self.drive(
+            self.transactions.run(lambda uow: self._engine.cancel(uow, operation_id, reason))
+        )
 
     # -- time ------------------------------------------------------------------------------
 
@@ -194,17 +191,17 @@ class ConductorService:
         Every conductor does this; all of it may happen twice. Each part is done whatever becomes
         of the others; raises the first error behind them.
         """
-        self.rounds.run(
-            heartbeat=lambda: self._send_echo(self.outbox.run(self._write_heartbeat)),
+        self.periodic_work.run(
+            heartbeat=lambda: self._send_echo(self.transactions.run(self._write_heartbeat)),
             outbox=self._sweep,
-            reaper=lambda: reap(self._store, self.outbox, self.drive),
+            reaper=lambda: reap(self._store, self.transactions, self.drive),
         )
 
     def _sweep(self) -> None:
-        for row, why in self.outbox.sweep():
-            log.error("a letter can never be sent", id=row.id, queue=row.queue, reason=why)
+        for row, why in self.transactions.outbox.sweep():
+            log.error("a message can never be sent", id=row.id, queue=row.queue, reason=why)
             self.handle_dead_letter(unsendable(row, why))
-            self.outbox.run(partial(_drop_row, row.id))
+            self.transactions.run(partial(_drop_row, row.id))
 
     def _write_heartbeat(self, uow: UnitOfWork) -> float:
         uow.heartbeats.put(Heartbeat(self._settings.name, CONDUCTOR, uow.now))
@@ -219,24 +216,11 @@ class ConductorService:
         with suppress(Unreachable):  # as deaf as it should look
             self._carrier.send([OutgoingMessage(REPORTS, HEARTBEAT, beat.to_json())])
 
-    def show_ends(self, unshown: Unshown) -> int:
-        """Show ends whose conductor died between their commit and showing them; return how many.
-
-        `unshown` returns those of the ids of which no end is to be seen. Once a conductor is up
-        again whoever waits for a result gets it, and never another one instead.
-        """
-        if self._on_change is None:
+    def publish_ends(self, unpublished: Unpublished) -> int:
+        """Publish ends that a conductor which died had not published; return how many."""
+        if self._publish is None:
             return 0
-        with self._store.read() as uow:
-            lately = uow.operations.ended_since(uow.now - ENDS_SINCE_S, ENDS_MOST)
-        shown = 0
-        for operation_id in unshown(lately):
-            with self._store.read() as uow:
-                status = operation_status_of(uow, operation_id)
-            if status is not None and status.at - (status.record.ended_at or 0.0) >= ENDS_SETTLED_S:
-                self._on_change(status)
-                shown += 1
-        return shown
+        return publish_ends(self._store, self._publish, unpublished)
 
     def confirm_old_moves(self) -> int:
         """Confirm moves that have awaited it long enough; return how many were due.
@@ -270,9 +254,9 @@ class ConductorService:
         gone = list[int]()
 
         def drop(work: Callable[[UnitOfWork], int]) -> Callable[[], None]:
-            return lambda: gone.append(self.outbox.run(work))
+            return lambda: gone.append(self.transactions.run(work))
 
-        self.rounds.run(
+        self.periodic_work.run(
             operations=drop(
                 lambda uow: uow.operations.drop_ended_before(uow.now - keep.operations_s, limit)
             ),
@@ -295,31 +279,27 @@ class ConductorService:
         while stack:
             operation_id = stack.pop()
             stack.extend(
-                self._move(operation_id, partial(self._advance, operation_id), unanswered=True)
+                self._transition(
+                    operation_id, partial(self._advance, operation_id), unanswered=True
+                )
             )
 
     def _advance(self, operation_id: str, uow: UnitOfWork) -> list[str]:
         return self._engine.advance(uow, operation_id)
 
-    def _move(
+    def _transition(
         self, operation_id: str, work: Work, *, claimed: bool = False, unanswered: bool = False
     ) -> list[str]:
-        """Make one transition and show, once it is committed, what it made of the operation.
+        """Make one transaction about an operation; its status is published after the commit.
 
-        `claimed`: the scheduler has written a claim before, and shows nothing by itself. With
-        `unanswered`, an ask that is out no longer afterwards has been given up.
+        For `claimed` and `unanswered` see `StatusObserver`.
         """
-        if self._on_change is None:
-            return self.outbox.run(work)
-        ready, status = self.outbox.run(
-            lambda uow: _seen(uow, operation_id, work, unanswered=unanswered)
+        if self._publish is None:
+            return self.transactions.run(work)
+        observer = StatusObserver(
+            self._publish, operation_id, claimed=claimed, unanswered=unanswered
         )
-        if status is not None:
-            if claimed and status.record.state is OperationState.RUNNING:
-                claim = replace(status.record, state=OperationState.CLAIMED)
-                self._on_change(replace(status, record=claim))
-            self._on_change(status)
-        return ready
+        return self.transactions.run(work, observer)
 
     def _accept(self, incoming: Incoming, uow: UnitOfWork) -> list[str]:
         """Accept a request; one of a newer version is also kept until we are upgraded.
@@ -341,32 +321,11 @@ class ConductorService:
             if incoming.reply_to:
                 uow.post(refusal_message(incoming.reply_to, incoming.id, error))
 
-        self.outbox.run(keep)
+        self.transactions.run(keep)
 
 
 def _drop_row(message_id: str, uow: UnitOfWork) -> None:
     uow.outbox.drop(message_id)
-
-
-def _seen(
-    uow: UnitOfWork, operation_id: str, work: Work, *, unanswered: bool
-) -> tuple[list[str], OperationStatus | None]:
-    """Do the work; return what it returns, and the operation as it then is."""
-    # The engine locks it too, in the same order, so this costs no statement more.
-    before = locked(uow, operation_id) if unanswered else None
-    ready = work(uow)
-    status = operation_status_of(uow, operation_id)
-    if (
-        before is None
-        or before.waiting is None
-        or status is None
-        or not is_dispatch(before.waiting_on)
-    ):
-        return ready, status
-    outgoing = before.waiting["outgoing"]
-    after = status.record.waiting
-    still = after is not None and after["outgoing"]["id"] == outgoing["id"]
-    return ready, status if still else replace(status, given_up=outgoing)
 
 
 def _dead_letter(uow: UnitOfWork, incoming: Incoming, error: ConductorError) -> DeadLetter:

@@ -19,7 +19,7 @@ def _warn(event: str, **fields: Any) -> None:
     _log.warning(event, **fields)
 
 
-class RareWarnings:
+class ThrottledLog:
     """Logs the first warning of a kind, then one a minute with the count of those in between."""
 
     def __init__(
@@ -30,17 +30,17 @@ class RareWarnings:
         self._warn = warn
         self._clock = clock
         self._lock = threading.Lock()
-        self._spoken: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._kept_back: dict[str, int] = {}
 
-    def say(self, kind: str, **fields: Any) -> None:
+    def warn(self, kind: str, **fields: Any) -> None:
         """Warn of `kind` (a short sentence), or count it where one was given this minute."""
         now = self._clock()
         with self._lock:
-            last = self._spoken.get(kind)
+            last = self._logged_at.get(kind)
             if last is not None and now - last < EVERY_S:
                 self._kept_back[kind] = self._kept_back.get(kind, 0) + 1
                 return
-            self._spoken[kind] = now
+            self._logged_at[kind] = now
             kept_back = self._kept_back.pop(kind, 0)
         self._warn(kind, kept_back=kept_back, **fields)

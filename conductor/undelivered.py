@@ -1,7 +1,7 @@
-"""Asks and answers that nobody could read: which operation waits for them, and what it is told.
+"""Undelivered messages: which operation waits for a dead letter, and with what error it goes on.
 
-A dead letter ends nothing because it says so. Only the ask that an operation has out at this
-moment counts, or the answer to it by the very host that was asked; its body is not believed.
+A dead letter proves nothing by itself. It counts only if it is the dispatch that an operation has
+out at this moment, or the reply to it by the very host it went to; its body is not trusted.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _CODE = re.compile(r"([a-z][a-z_]{2,40}): ")
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """The operation that waits for it, the ask by its letter's id, and why it will not be.
+    """The operation that waits, the id of its dispatch, and why no reply will come.
 
-    `began` says that whoever was asked may have done half of it.
+    `began` says that the receiver may have done half of it.
     """
 
     operation_id: str
@@ -48,19 +48,19 @@ def undelivered(uow: UnitOfWork, outgoing: DeadLetter) -> Undelivered | None:
         return _answer(uow, outgoing) if outgoing.task == REPLY else None
     if outgoing.task != SELECT_HOSTS and not outgoing.task.startswith(COMPUTE):
         return None
-    record = _asker(uow, outgoing)
+    record = _waiting_operation(uow, outgoing)
     if record is None:
         return None
     error = _refused(record, outgoing)
     # An instruction of a newer version is refused before anything of it is done. One that was
     # sent before may have met another process, though.
-    asked_once = (record.waiting or {}).get("asked", 1) == 1
-    began = not (error.code == VERSION_UNSUPPORTED and asked_once) and error.code != UNSENDABLE
-    return Undelivered(record.id, _letter_of(record)["id"], error, began)
+    sent_once = (record.waiting or {}).get("asked", 1) == 1
+    began = not (error.code == VERSION_UNSUPPORTED and sent_once) and error.code != UNSENDABLE
+    return Undelivered(record.id, _message_of(record)["id"], error, began)
 
 
 def unsendable(row: OutboxRow, why: str) -> DeadLetter:
-    """Return the record of a letter that no broker takes: nobody has heard of it."""
+    """Return the dead letter of a message that no broker takes: nobody has received it."""
     return DeadLetter(
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"unsendable/{row.id}")),
         at=row.created_at,
@@ -73,16 +73,16 @@ def unsendable(row: OutboxRow, why: str) -> DeadLetter:
 
 
 def _answer(uow: UnitOfWork, outgoing: DeadLetter) -> Undelivered | None:
-    """Return what an answer means that this conductor is too old to read.
+    """Return what a reply means that this conductor is too old to read.
 
-    Any other fault of an answer may be a forgery of somebody else's, and is left alone.
+    Any other fault of a reply may be a forgery of somebody else's, and is left alone.
     """
     sender, parent = _sender(outgoing.body), outgoing.headers.get("parent_id")
     if _code(outgoing.reason) != VERSION_UNSUPPORTED or not sender:
         return None
     on = ON_SCHEDULER if sender == SCHEDULER else ON_HOST + sender
     for record in uow.operations.where(waiting_on=on, ended_at=None):
-        if _letter_of(record)["id"] == parent:
+        if _message_of(record)["id"] == parent:
             host = None if sender == SCHEDULER else sender
             message = f"the answer of {sender} is newer than this conductor: {outgoing.reason}"
             error = Unreachable(VERSION_UNSUPPORTED, message, **({"host": host} if host else {}))
@@ -90,17 +90,17 @@ def _answer(uow: UnitOfWork, outgoing: DeadLetter) -> Undelivered | None:
     return None
 
 
-def _asker(uow: UnitOfWork, outgoing: DeadLetter) -> OperationRecord | None:
-    """Return the operation whose ask that is out is this very letter."""
+def _waiting_operation(uow: UnitOfWork, outgoing: DeadLetter) -> OperationRecord | None:
+    """Return the operation whose dispatch that is out is this very message."""
     named = outgoing.headers.get("parent_id")
     known = uow.operations.get(named) if isinstance(named, str) else None
     candidates = [known] if known is not None else _waiting_for(uow, outgoing.queue)
     for record in candidates:
         if record.state.ended or record.waiting is None or record.waiting_on is None:
             continue
-        asked = _letter_of(record)
-        mine = (asked["id"], asked["queue"], asked["task"])
-        if mine == (outgoing.headers.get("id"), outgoing.queue, outgoing.task):
+        sent = _message_of(record)
+        key = (sent["id"], sent["queue"], sent["task"])
+        if key == (outgoing.headers.get("id"), outgoing.queue, outgoing.task):
             return record
     return None
 
@@ -108,8 +108,8 @@ def _asker(uow: UnitOfWork, outgoing: DeadLetter) -> OperationRecord | None:
 def _waiting_for(uow: UnitOfWork, queue: str) -> list[OperationRecord]:
     if queue == SCHEDULER:
         return uow.operations.where(waiting_on=ON_SCHEDULER, ended_at=None)
-    awaited = [on for on in uow.operations.awaited() if on.startswith(ON_HOST)]
-    on = [name for name in awaited if compute_queue(name.removeprefix(ON_HOST)) == queue]
+    expected = [on for on in uow.operations.awaited() if on.startswith(ON_HOST)]
+    on = [name for name in expected if compute_queue(name.removeprefix(ON_HOST)) == queue]
     return uow.operations.where(waiting_on=on, ended_at=None) if on else []
 
 
@@ -123,7 +123,7 @@ def _refused(record: OperationRecord, outgoing: DeadLetter) -> ConductorError:
     return HostRefused(code, message, host=host)
 
 
-def _letter_of(record: OperationRecord) -> dict[str, Any]:
+def _message_of(record: OperationRecord) -> dict[str, Any]:
     outgoing: dict[str, Any] = (record.waiting or {}).get("outgoing") or {"id": None}
     return outgoing
 

@@ -1,4 +1,4 @@
-"""Periodic work in parts: each is done whatever becomes of the others, and failures are shown."""
+"""Periodic work in parts: each runs whatever becomes of the others; `health` shows failures."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from models.messages.json_safety import kept
 
 log = structlog.get_logger(__name__)
 
-_SAID_MOST = 500
+_MESSAGE_KEPT = 500
 
 TROUBLE = "trouble"
 """The kind of catalogue entries that say what fails of a process's periodic work."""
 
 
-class Rounds:
+class PeriodicWork:
     """The periodic work of one process.
 
     What fails is noted in the database under the process's name until it succeeds again, so that
@@ -57,7 +57,7 @@ class Rounds:
             return
 
         def put(uow: UnitOfWork) -> None:
-            body = {"message": kept(why[:_SAID_MOST])}
+            body = {"message": kept(why[:_MESSAGE_KEPT])}
             uow.catalogue.put(CatalogueEntry(TROUBLE, f"{self._process}/{name}", body, uow.now))
 
         if self._written(put):

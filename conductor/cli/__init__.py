@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         code = command_line(words)(args=words, prog_name="conductor", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, typer.Abort) as error:  # noqa: BLE001 - the last handler
-        return exit_codes.told(error, words, debug=debug)
+        return exit_codes.report_error(error, words, debug=debug)
     return code if isinstance(code, int) else exit_codes.DONE
 
 

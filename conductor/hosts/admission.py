@@ -39,7 +39,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """It may serve the host once it has said that it knows whom it replaces."""
+    """It may serve the host once it has answer_body that it knows whom it replaces."""
 
     replaces: str | None
 
@@ -87,7 +87,7 @@ def namesake(host: str, names: Iterable[str]) -> str | None:
 
 
 def admit(uow: UnitOfWork, host_registration: HostRegistration, down_after_s: float) -> Verdict:
-    """Judge a worker that registers by what is known; what is refused is kept and said once."""
+    """Judge a worker that registers by what is known; a refusal is kept and logged once."""
     uow.lock(compute_queue(host_registration.host))
     known = uow.registrations.lock(host_registration.host)
     verdict: Verdict = _elsewhere(uow, host_registration) or judge(
@@ -98,7 +98,7 @@ def admit(uow: UnitOfWork, host_registration: HostRegistration, down_after_s: fl
     return verdict
 
 
-def registered(uow: UnitOfWork, host_registration: HostRegistration) -> Registration:
+def register_worker(uow: UnitOfWork, host_registration: HostRegistration) -> Registration:
     """Write who serves a host from here on; return it."""
     known = uow.registrations.lock(host_registration.host)
     same = known is not None and known.boot_id == host_registration.boot_id
@@ -119,7 +119,7 @@ def registered(uow: UnitOfWork, host_registration: HostRegistration) -> Registra
     return fresh
 
 
-def heard(uow: UnitOfWork, host: str, boot_id: str, sequence: int, *, lists: bool) -> bool:
+def note_report(uow: UnitOfWork, host: str, boot_id: str, sequence: int, *, lists: bool) -> bool:
     """Note the newest report of a life, and of its list of guests; False for an older one."""
     known = uow.heartbeats.lock(host)
     before = known if known is not None and known.boot_id == boot_id else None
@@ -150,12 +150,12 @@ def answer(host: str, boot_id: str, verdict: Again | Refused) -> OutgoingMessage
     """Return what tells one life of a worker that it is not registered, and what it can do."""
     match verdict:
         case Again(replaces):
-            said = RegistrationAnswer(boot_id=boot_id, outcome="again", replaces=replaces)
+            answer_body = RegistrationAnswer(boot_id=boot_id, outcome="again", replaces=replaces)
         case Refused(reason):
-            said = RegistrationAnswer(boot_id=boot_id, outcome="refused", reason=reason)
+            answer_body = RegistrationAnswer(boot_id=boot_id, outcome="refused", reason=reason)
     token = Token(operation_id=boot_id, step=REGISTRATION_VERDICT, attempt=1, sequence=1)
     instruction = Instruction(
-        token=token, instance_id=boot_id, verb=REGISTRATION_VERDICT, args=said.to_json()
+        token=token, instance_id=boot_id, verb=REGISTRATION_VERDICT, args=answer_body.to_json()
     )
     return replace(instruction_message(host, instruction, boot_id), shown=f"registration of {host}")
 

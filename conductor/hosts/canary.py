@@ -1,4 +1,4 @@
-"""Whether hosts hear: a canary through each host's own queue, answered by its next heartbeat.
+"""Whether hosts read their queues: a canary through each, answered by the next heartbeat.
 
 A heartbeat proves that a host can speak. That it also listens is proven end to end: when its
 heartbeat is handled and one is due, a canary is sent the way its instructions go, and a later
@@ -36,7 +36,7 @@ _UNREAD: Final = "does not read its queue"
 _GONE: Final = "is missing or not bound"
 
 
-def beaten(uow: UnitOfWork, message: HeartbeatMessage) -> OutgoingMessage | None:
+def take_heartbeat(uow: UnitOfWork, message: HeartbeatMessage) -> OutgoingMessage | None:
     """Take in a heartbeat: that the host lives, what it has heard, and what runs there for long.
 
     Returns a canary to send, if one is due. It is not kept in the outbox: one that is lost is
@@ -60,7 +60,7 @@ def beaten(uow: UnitOfWork, message: HeartbeatMessage) -> OutgoingMessage | None
     return OutgoingMessage(compute_queue(message.host), CANARY, Canary(sent_at=uow.now).to_json())
 
 
-def begins_anew(uow: UnitOfWork, host: str) -> None:
+def reset_canaries(uow: UnitOfWork, host: str) -> None:
     """Forget the canaries that a host has not heard: its worker has only now begun to listen."""
     known = uow.heartbeats.lock(host)
     if known is not None:
@@ -76,10 +76,10 @@ def refused(uow: UnitOfWork, canary: DeadLetter) -> None:
         return
     for beat in uow.heartbeats.where(kind="compute"):
         if compute_queue(beat.name) == canary.queue:
-            begins_anew(uow, beat.name)
+            reset_canaries(uow, beat.name)
 
 
-def no_way_to(uow: UnitOfWork, queues: Collection[str]) -> list[str]:
+def mark_unroutable(uow: UnitOfWork, queues: Collection[str]) -> list[str]:
     """Degrade the hosts of queues that no message reaches; return the names of these hosts."""
     hosts = [
         beat.name

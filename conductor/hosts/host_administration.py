@@ -52,7 +52,7 @@ def force_down(uow: UnitOfWork, name: str, reason: str | None) -> Host:
 
 
 def remove(uow: UnitOfWork, name: str) -> None:
-    """Forget a host that holds nothing, and its children; raise `Rejected` naming its instances.
+    """Delete a host without allocations, and its children; raise `Rejected` naming its instances.
 
     The children are gone with it: a provider tree without its root serves nobody.
     """

@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 BAD_ACCOUNTING = "accounting degraded"
 SETTLED_S = 30.0
-"""How long an instance must have been left alone before a host's word changes its state."""
+"""How long an instance must have been left alone before a host's report changes its state."""
 LISTED_MOST = 100
 """How many unexpected guests of a host are kept by name; all are counted."""
 
@@ -88,7 +88,7 @@ def reconcile(uow: UnitOfWork, inventory_report: InventoryReport) -> None:
 
 
 def note_progress(uow: UnitOfWork, progress: Progress) -> bool:
-    """Write how far the copy of a live migration is; say whether the host was asked and works."""
+    """Write how far the copy of a live migration is; return whether its host is at it."""
     record = uow.operations.get(progress.token.operation_id)
     if record is None or not awaits(record, progress.token, progress.sender):
         return False
@@ -158,7 +158,7 @@ def _is_busy(uow: UnitOfWork, instance: Instance, host: str) -> bool:
 
 
 def _remove_again(uow: UnitOfWork, removal: Removal) -> None:
-    """Tell a host once more to remove a guest, under the fence of the operation that did so."""
+    """Send the removal of a guest once more, under the fence of the operation that did so."""
     name = f"removed from {removal.host} under {removal.fence}"
     token = Token(
         operation_id=str(uuid.uuid5(uuid.UUID(removal.instance_id), name)),

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import structlog
 
-from conductor.hosts.admission import Admitted, Verdict, admit, heard, registered
-from conductor.hosts.canary import begins_anew
+from conductor.hosts.admission import Admitted, Verdict, admit, note_report, register_worker
+from conductor.hosts.canary import reset_canaries
 from conductor.hosts.reconciliation import reconcile
 from conductor.operations.engine.wait_reasons import ON_HOST
 from conductor.placement.consistency.changed_hardware import held_on, taken_in
@@ -38,12 +38,12 @@ def register_host(
 ) -> Verdict:
     """Take in a host whose worker has started, if that worker may serve it; return whether.
 
-    Everything it was asked and has not answered is sent again: its memory and its messages may
-    be gone, its journal tells it what it has done already.
+    Dispatches that it has not replied to are sent again: its memory and its messages may be
+    gone; its journal has what it has done already.
     """
     verdict = admit(uow, host_registration, down_after_s)
     before = uow.registrations.get(host_registration.host)
-    if not isinstance(verdict, Admitted) or not heard(
+    if not isinstance(verdict, Admitted) or not note_report(
         uow,
         host_registration.host,
         host_registration.boot_id,
@@ -57,13 +57,13 @@ def register_host(
     )
     known = uow.hosts.lock(host_registration.host)
     if known is None:
-        _refuse_taken_name(uow, host_registration.host)
+        _refuse_provider_name(uow, host_registration.host)
         uow.hosts.add(_new_host(uow, host_registration, topology, inventory))
     else:
         returned = _returned(uow, known, host_registration, topology, inventory)
         _warn_of_too_little(known, returned)
         uow.hosts.save(returned)
-    registered(uow, host_registration)
+    register_worker(uow, host_registration)
     reconcile(
         uow,
         InventoryReport(
@@ -74,15 +74,15 @@ def register_host(
             accounting_degraded=host_registration.accounting_degraded,
         ),
     )
-    begins_anew(uow, host_registration.host)
-    _ask_again(uow, host_registration, before)
+    reset_canaries(uow, host_registration.host)
+    _dispatch_again(uow, host_registration, before)
     return verdict
 
 
-def _ask_again(
+def _dispatch_again(
     uow: UnitOfWork, host_registration: HostRegistration, before: Registration | None
 ) -> None:
-    """Send what a host was asked and has not answered; it is for the worker that is there now."""
+    """Send dispatches without a reply once more, addressed to the worker that is there now."""
     for record in uow.operations.where(waiting_on=ON_HOST + host_registration.host, ended_at=None):
         if record.waiting is None:
             continue
@@ -97,15 +97,15 @@ def _ask_again(
 
 
 def _described(host_registration: HostRegistration) -> HostTopology:
-    """Return the hardware that a host tells of, without use; say what may not be meant of it."""
+    """Return the hardware that a host reports, without use; log what may be a mistake in it."""
     topology = without_use(sound(host_from_json(host_registration.hardware)))
     for remark in remarks_on(topology):
         log.warning("host taken in", host=host_registration.host, remark=remark)
     return topology
 
 
-def _refuse_taken_name(uow: UnitOfWork, name: str) -> None:
-    """Refuse a host that is called as a resource provider is: what is held of one is by name."""
+def _refuse_provider_name(uow: UnitOfWork, name: str) -> None:
+    """Refuse a host that is called as a resource provider is: allocations of one are by name."""
     if uow.providers.count(name=name):
         message = f"host is {name}: a resource provider has that name"
         raise Rejected("provider_name_taken", message, key="host")
@@ -140,7 +140,7 @@ def _returned(
 ) -> Host:
     """Return a known host after a restart: with its use, and with doubt if it has changed.
 
-    Traits that it told of before and does not any more go; those that others gave it stay.
+    Traits that it reported before and does not any more go; those that others gave it stay.
     """
     others = [trait for trait in known.traits if trait not in known.own_traits]
     seen = replace(

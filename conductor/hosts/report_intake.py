@@ -8,11 +8,11 @@ from contextlib import suppress
 import structlog
 
 from conductor.hosts import canary, reconciliation, registration
-from conductor.hosts.admission import Admitted, Again, answer, heard, is_registered
+from conductor.hosts.admission import Admitted, Again, answer, is_registered, note_report
 from conductor.liveness import hear_echo
 from conductor.placement.resources import Ratios
 from conductor.store.ports import UnitOfWork
-from conductor.transactions import Outbox
+from conductor.transactions import Transactions
 from models.errors import Unreachable
 from models.messages.carrier import Carrier
 from models.messages.internal import (
@@ -26,52 +26,52 @@ from models.messages.internal import (
 log = structlog.get_logger(__name__)
 
 
-class Reports:
-    """Takes what hosts report; whoever is not registered is asked to register, or told why not."""
+class ReportIntake:
+    """Takes what hosts report; a worker that is not registered is sent a verdict."""
 
     def __init__(
-        self, outbox: Outbox, carrier: Carrier, ratios: Ratios, down_after_s: float
+        self, transactions: Transactions, carrier: Carrier, ratios: Ratios, down_after_s: float
     ) -> None:
-        self._outbox = outbox
+        self._transactions = transactions
         self._carrier = carrier
         self._ratios = ratios
         self._down_after_s = down_after_s
 
     def host_registration(self, host_registration: HostRegistration) -> None:
-        """Take in a host whose worker has started, or tell that worker why not."""
-        verdict = self._outbox.run(
+        """Take in a host whose worker has started, or send that worker the reason."""
+        verdict = self._transactions.run(
             lambda uow: registration.register_host(
                 uow, host_registration, self._ratios, self._down_after_s
             )
         )
         if not isinstance(verdict, Admitted):
-            self._tell_worker(answer(host_registration.host, host_registration.boot_id, verdict))
+            self._send_verdict(answer(host_registration.host, host_registration.boot_id, verdict))
 
     def heartbeat(self, beat: Heartbeat) -> None:
         """Note that a host lives, or that reports are being read at all."""
         if beat.host == ECHO:
-            self._outbox.run(lambda uow: hear_echo(uow, self._down_after_s))
+            self._transactions.run(lambda uow: hear_echo(uow, self._down_after_s))
         else:
             canaries: list[OutgoingMessage] = []
 
             def hears(uow: UnitOfWork) -> None:
-                message = canary.beaten(uow, beat)
+                message = canary.take_heartbeat(uow, beat)
                 canaries[:] = [] if message is None else [message]
 
             self._from_registered(beat, hears, lists=False)
             self._call(canaries)
 
-    def no_way_to(self, queues: Collection[str]) -> None:
+    def mark_unroutable(self, queues: Collection[str]) -> None:
         """Degrade the hosts whose queues no message reaches, and let their operations go on."""
         if queues:
-            self._outbox.run(lambda uow: canary.no_way_to(uow, queues))
+            self._transactions.run(lambda uow: canary.mark_unroutable(uow, queues))
 
     def _call(self, canaries: Sequence[OutgoingMessage]) -> None:
         """Send canaries; that none can be sent to a host says all about its queue."""
         try:
             self._carrier.send(canaries)
         except Unreachable as error:
-            self.no_way_to(error.data.get("queues", ()))
+            self.mark_unroutable(error.data.get("queues", ()))
         except Exception:  # a host that nothing can be sent to must not lose its heartbeat as well
             log.exception("a canary cannot be sent", hosts=[message.queue for message in canaries])
 
@@ -98,14 +98,14 @@ class Reports:
         def take(uow: UnitOfWork) -> bool:
             if not is_registered(uow, report.host, report.boot_id):
                 return False
-            if heard(uow, report.host, report.boot_id, report.sequence, lists=lists):
+            if note_report(uow, report.host, report.boot_id, report.sequence, lists=lists):
                 work(uow)
             return True
 
-        if not self._outbox.run(take):
-            self._tell_worker(answer(report.host, report.boot_id, Again(None)))
+        if not self._transactions.run(take):
+            self._send_verdict(answer(report.host, report.boot_id, Again(None)))
 
-    def _tell_worker(self, outgoing: OutgoingMessage) -> None:
-        """Answer a worker; not by the outbox, as it asks again by itself, and may have no queue."""
+    def _send_verdict(self, outgoing: OutgoingMessage) -> None:
+        """Answer a worker, not by the outbox: it registers again by itself and may lack a queue."""
         with suppress(Unreachable):
             self._carrier.send([outgoing])

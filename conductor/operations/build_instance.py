@@ -37,10 +37,10 @@ build_instance = Operation("build_instance", Build)
 
 @build_instance.step
 def claim_host(build: Build, uow: UnitOfWork) -> Outcome[Build]:
-    """Ask for a host, the alternates of the first selection before any other.
+    """Have a host selected, the alternates of the first selection before any other.
 
     The first claim is made by the parent, for all instances at once: this step then only
-    stands for it, and its undo gives it back.
+    stands for it, and its undo releases it.
     """
     if build.forced_host and build.tried:
         raise NoValidHost("forced_host_failed", f"only {build.forced_host} was allowed")
@@ -60,7 +60,7 @@ def host_claimed(build: Build, result: Json, _: UnitOfWork) -> Build:
 
 @claim_host.undo
 def give_claim_back(build: Build, uow: UnitOfWork) -> Outcome[Build]:
-    """Release whatever the instance holds, and do not go to that host again."""
+    """Release what is allocated to the instance, and do not go to that host again."""
     instance = must_get(uow, build.instance_id)
     released = release_claim(uow, instance)
     uow.instances.save(replace(released, task_state=TaskState.SCHEDULING))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from conductor.operations.build_instance import Build, build_instance
-from conductor.operations.engine.completion import tell
+from conductor.operations.build_instance import Build, build_instance, spawn
+from conductor.operations.engine.children import (
+    add_cancelled,
+    add_children,
+    new_child,
+    start_child,
+)
 from conductor.operations.engine.definition import (
     AwaitChildren,
     DispatchToScheduler,
@@ -16,8 +20,6 @@ from conductor.operations.engine.definition import (
     Operation,
     Outcome,
 )
-from conductor.operations.engine.publish_notifications import notify
-from conductor.operations.engine.wait_reasons import ON_PARENT
 from conductor.operations.steps.build_request import spec_of
 from conductor.operations.steps.quota_check import Owner, check_again, size_of
 from conductor.store.ports import UnitOfWork
@@ -47,25 +49,24 @@ build_instances = Operation("build_instances", Builds)
 def create_records(new: NewOperation, uow: UnitOfWork) -> Builds:
     """Write one instance and one child operation each, so that everything can be seen at once.
 
-    A delete that came before is a build called back, as one that comes a moment later: both end
-    CANCELLED.
+    A delete that came before cancels the build, as one that comes a moment later does.
     """
     request = cast(BuildInstances, new.request)
     spec = spec_of(request, uow)
     ids = tuple(child_instance_id(OperationId(new.id), i) for i in range(request.count))
     deleted = {known.id for known in uow.instances.where(id=ids)} if ids else set()
-    born = [index for index, id_ in enumerate(ids) if id_ not in deleted]
+    built = [index for index, id_ in enumerate(ids) if id_ not in deleted]
     first = spec.instance(ids[0], uow.now)
     names = [request.instance.name] if request.count == 1 else _numbered(request)
-    children = [_child(new, index, ids[index], uow.now) for index in born]
+    children = [_child(new, index, ids[index], uow.now) for index in built]
     instances = [
         replace(first, id=ids[i], name=names[i], operation_id=child.id)
-        for i, child in zip(born, children, strict=True)
+        for i, child in zip(built, children, strict=True)
     ]
     uow.instances.add_many(instances)
-    _add_children(uow, children, instances)
-    for index in set(range(request.count)) - set(born):
-        _call_back(uow, _child(new, index, ids[index], uow.now))
+    add_children(uow, children, instances)
+    for index in set(range(request.count)) - set(built):
+        add_cancelled(uow, _child(new, index, ids[index], uow.now), "superseded by delete_instance")
     return Builds(count=len(children), name=request.instance.name, instances=ids)
 
 
@@ -95,22 +96,22 @@ def hosts_chosen(builds: Builds, result: Json, _: UnitOfWork) -> Builds:
 
 @build_instances.step
 def start_builds(builds: Builds, uow: UnitOfWork) -> Outcome[Builds]:
-    """Hand each claim to its child, which from here on lives by itself."""
+    """Hand each claim to its child, which from here on runs by itself."""
     for instance_id, alternates in builds.alternates.items():
         instance = uow.instances.lock(instance_id)
-        child = uow.operations.lock(instance.operation_id or "") if instance else None
-        if child is None or child.waiting_on != ON_PARENT:
-            continue  # deleted meanwhile: its own undo gives the claim back
-        build = replace(build_instance.load(child.data), alternates=alternates)
-        uow.operations.save(
-            replace(
-                child,
-                data=build_instance.dump(build),
-                step="spawn",
-                state=OperationState.CLAIMED,
-                waiting_on=None,
-                wake_at=uow.now,
-            )
+        if instance is None or instance.operation_id is None:
+            continue  # deleted meanwhile: its own undo releases the claim
+
+        def with_alternates(build: Build, chosen: tuple[str, ...] = alternates) -> Build:
+            return replace(build, alternates=chosen)
+
+        start_child(
+            uow,
+            build_instance,
+            instance.operation_id,
+            spawn,
+            with_alternates,
+            OperationState.CLAIMED,
         )
     return AwaitChildren(builds)
 
@@ -151,7 +152,7 @@ def build_again(new: NewOperation, old: OperationRecord, uow: UnitOfWork) -> Bui
     ]
     for instance in again:
         uow.instances.save(instance)
-    _add_children(uow, children, again)
+    add_children(uow, children, again)
     return replace(builds, count=len(children), alternates={})
 
 
@@ -161,28 +162,6 @@ def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
     ids = build_instances.load(old.data).instances if old.data else ()
     active = uow.instances.count(id=ids, state=InstanceState.ACTIVE) if ids else 0
     return f"all {active} instances are active already" if ids and active == len(ids) else None
-
-
-def _add_children(
-    uow: UnitOfWork, children: Sequence[OperationRecord], instances: Sequence[Instance]
-) -> None:
-    uow.operations.add_many(children)
-    for child, instance in zip(children, instances, strict=True):
-        notify(uow, child, instance)
-
-
-def _call_back(uow: UnitOfWork, child: OperationRecord) -> None:
-    error = Rejected("cancelled", "superseded by delete_instance", step=child.step).to_json()
-    ended = replace(
-        child,
-        state=OperationState.CANCELLED,
-        error=error,
-        waiting_on=None,
-        wake_at=None,
-        ended_at=uow.now,
-    )
-    uow.operations.add(ended)
-    tell(uow, ended, "cancelled", error["message"])
 
 
 def _waits(instance: Instance) -> bool:
@@ -195,26 +174,5 @@ def _numbered(request: BuildInstances) -> list[str]:
 
 def _child(new: NewOperation, index: int, instance_id: str, now: float) -> OperationRecord:
     request = cast(BuildInstances, new.request)
-    context = request.context
     build = Build(instance_id=instance_id, forced_host=request.instance.host)
-    return OperationRecord(
-        id=str(uuid.uuid5(uuid.UUID(new.id), f"build-{index}")),
-        kind=build_instance.kind,
-        definition_version=build_instance.version,
-        state=OperationState.ACCEPTED,
-        step=build_instance.steps[0].name,
-        project_id=context.project_id,
-        user_id=context.user_id,
-        request_id=context.request_id,
-        request={},
-        digest="",
-        data=build_instance.dump(build),
-        created_at=now,
-        updated_at=now,
-        instance_id=instance_id,
-        parent_id=new.id,
-        root_id=new.id,
-        waiting_on=ON_PARENT,
-        wake_at=now + 60.0,
-        deadline_at=now + (request.deadline_s or build_instance.deadline_s),
-    )
+    return new_child(new, build_instance, f"build-{index}", build, now, instance_id=instance_id)

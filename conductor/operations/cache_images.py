@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from conductor.liveness import host_is_up
 from conductor.operations.cache_images_on_host import Cache, cache_images_on_host
+from conductor.operations.engine.children import new_child, ready
 from conductor.operations.engine.definition import AwaitChildren, NewOperation, Operation, Outcome
-from conductor.operations.engine.wait_reasons import ON_PARENT
 from conductor.operations.steps.build_request import image_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
@@ -55,8 +54,8 @@ def create_children(new: NewOperation, uow: UnitOfWork) -> Caches:
     members = dict.fromkeys(parse(AggregateBody, entry.body).hosts)
     up = tuple(host for host in members if host_is_up(uow, host, new.down_after_s))
     children = [_child(new, Cache(host, images), uow.now) for host in up]
-    waiting = [replace(child, waiting_on=ON_PARENT) for child in children[HOSTS_AT_ONCE:]]
-    uow.operations.add_many([*children[:HOSTS_AT_ONCE], *waiting])
+    first = [ready(child) for child in children[:HOSTS_AT_ONCE]]
+    uow.operations.add_many([*first, *children[HOSTS_AT_ONCE:]])
     down = tuple(host for host in members if host not in up)
     return Caches(request.aggregate, images, up, down)
 
@@ -101,25 +100,5 @@ def cached(caches: Caches) -> Json:
 
 
 def _child(new: NewOperation, cache: Cache, now: float) -> OperationRecord:
-    request = cast(CacheImages, new.request)
-    context = request.context
-    return OperationRecord(
-        id=str(uuid.uuid5(uuid.UUID(new.id), f"cache-{cache.host}")),
-        kind=cache_images_on_host.kind,
-        definition_version=cache_images_on_host.version,
-        state=OperationState.ACCEPTED,
-        step=cache_images_on_host.steps[0].name,
-        project_id=context.project_id,
-        user_id=context.user_id,
-        request_id=context.request_id,
-        request={"host": cache.host, "images": list(cache.images)},
-        digest="",
-        data=cache_images_on_host.dump(cache),
-        created_at=now,
-        updated_at=now,
-        parent_id=new.id,
-        root_id=new.id,
-        # Ready as soon as its parent waits for it; by itself should that parent die before.
-        wake_at=now + 60.0,
-        deadline_at=now + (request.deadline_s or cache_images_on_host.deadline_s),
-    )
+    child = new_child(new, cache_images_on_host, f"cache-{cache.host}", cache, now)
+    return replace(child, request={"host": cache.host, "images": list(cache.images)})

@@ -1,4 +1,4 @@
-"""Keep a moved instance: its source gives up guest and room."""
+"""Keep a moved instance: its source removes the guest and releases its allocation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from conductor.operations.engine.definition import NewOperation, Operation, Outc
 from conductor.operations.steps import move_steps
 from conductor.operations.steps.instance_steps import leave_as_it_was
 from conductor.operations.steps.move_steps import Move
-from conductor.operations.steps.unconfirmed_move import awaited, decided
+from conductor.operations.steps.unconfirmed_move import begin_decision, decided
 from conductor.store.ports import UnitOfWork
 from models.json_types import Json
 from models.lifecycle import MigrationState, TaskState
@@ -20,7 +20,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
 
     Of a dead one nobody can say whether it has the disk: revert the move instead.
     """
-    move = awaited(new, uow, TaskState.CONFIRMING)
+    move = begin_decision(new, uow, TaskState.CONFIRMING)
     move_steps.check_alive(new, uow, move_steps.of(move, uow).target or "")
     return move
 
@@ -31,7 +31,7 @@ def check_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     migration = move_steps.of(move, uow)
     if migration.source == migration.target:
         return move
-    return move_steps.ask_target(move, uow, "check_disk")
+    return move_steps.dispatch_to_target(move, uow, "check_disk")
 
 
 @confirm_resize.pivot
@@ -40,7 +40,7 @@ def remove_from_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     migration = move_steps.of(move, uow)
     if migration.source == migration.target:
         return move
-    return move_steps.ask_source(move, uow, "destroy", done_if_down=True)
+    return move_steps.dispatch_to_source(move, uow, "destroy", done_if_down=True)
 
 
 @confirm_resize.failed
@@ -51,8 +51,8 @@ def still_awaits(move: Move, fault: Json, uow: UnitOfWork) -> None:
 
 @confirm_resize.step
 def release_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
-    """Give the source's room back; only the target's is left."""
-    move_steps.settle(uow, move_steps.give_up_source(move, uow, MigrationState.CONFIRMED))
+    """Release the allocation on the source; only the target's is left."""
+    move_steps.leave_as_before(uow, move_steps.give_up_source(move, uow, MigrationState.CONFIRMED))
     return move
 
 

@@ -62,7 +62,7 @@ def hand_source_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @evacuate_instance.step
 def claim_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Choose and claim a target."""
-    return move_steps.ask_for_target(move, uow)
+    return move_steps.select_target(move, uow)
 
 
 @claim_target.reply
@@ -89,7 +89,7 @@ def rebuild_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
         message = f"made anew from its image: what was on its disk stays on {migration.source}"
         event = Event(migration.operation_id, uow.now, "disk-lost", message, move.instance_id)
         uow.events.add(event)
-    return move_steps.ask_for_guest(move, uow, move_steps.running_or_not(migration), root_disk)
+    return move_steps.create_on_target(move, uow, move_steps.running_or_not(migration), root_disk)
 
 
 @rebuild_on_target.undo
@@ -97,7 +97,7 @@ def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove what may have been created there."""
     if move_steps.of(move, uow).target is None:
         return move
-    return move_steps.ask_target(move, uow, "destroy", done_if_down=True)
+    return move_steps.dispatch_to_target(move, uow, "destroy", done_if_down=True)
 
 
 @evacuate_instance.pivot
@@ -105,7 +105,7 @@ def switch(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The instance lives on the target; the dead host holds nothing of it any more."""
     switched = move_steps.switch(move, uow)
     remove_when_back(uow, move.instance_id, switched.source, switched.operation_id)
-    move_steps.settle(uow, move_steps.give_up_source(move, uow, MigrationState.COMPLETED))
+    move_steps.leave_as_before(uow, move_steps.give_up_source(move, uow, MigrationState.COMPLETED))
     return move
 
 

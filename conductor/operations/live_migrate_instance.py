@@ -53,7 +53,7 @@ def hand_source_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @live_migrate_instance.step
 def claim_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Choose and claim a target on which the guest fits."""
-    return move_steps.ask_for_target(move, uow)
+    return move_steps.select_target(move, uow)
 
 
 @claim_target.reply
@@ -71,19 +71,19 @@ def release_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @live_migrate_instance.step
 def check_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Ask the source whether the guest is there and runs."""
-    return move_steps.ask_source(move, uow, "check_source")
+    return move_steps.dispatch_to_source(move, uow, "check_source")
 
 
 @live_migrate_instance.step(retry_from=claim_target)
 def check_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Ask the target whether such a guest can run there; nothing is made there yet."""
-    return move_steps.ask_target(move, uow, "check_target", "nostate")
+    return move_steps.dispatch_to_target(move, uow, "check_target", "nostate")
 
 
 @live_migrate_instance.step(retry_from=claim_target)
 def receive_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Create a guest on the target that waits for the memory of the running one."""
-    return move_steps.ask_for_guest(move, uow, "nostate", move_steps.awaited_disk(move, uow))
+    return move_steps.create_on_target(move, uow, "nostate", move_steps.disk_to_copy(move, uow))
 
 
 @receive_on_target.undo
@@ -91,7 +91,7 @@ def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove the waiting guest."""
     if move_steps.of(move, uow).target is None:
         return move
-    return move_steps.ask_target(move, uow, "destroy", done_if_down=True)
+    return move_steps.dispatch_to_target(move, uow, "destroy", done_if_down=True)
 
 
 @live_migrate_instance.step
@@ -111,7 +111,7 @@ def copy(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @copy.reply
 def copied(move: Move, result: Json, uow: UnitOfWork) -> Move:
     """Keep what proves the disk that has gone along."""
-    if move_steps.awaited_disk(move, uow) is None:
+    if move_steps.disk_to_copy(move, uow) is None:
         return move
     return replace(move, disk=disk_in(result, move_steps.of(move, uow).source))
 
@@ -119,7 +119,7 @@ def copied(move: Move, result: Json, uow: UnitOfWork) -> Move:
 @copy.undo
 def run_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Stop copying; the guest runs on the source as if nothing had been."""
-    return move_steps.ask_source(move, uow, "abort_copy", done_if_down=True)
+    return move_steps.dispatch_to_source(move, uow, "abort_copy", done_if_down=True)
 
 
 @live_migrate_instance.pivot
@@ -140,13 +140,13 @@ def activate_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @live_migrate_instance.step
 def remove_from_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove what is left on the source; a dead one does so when it comes back."""
-    return move_steps.ask_source(move, uow, "destroy", done_if_down=True)
+    return move_steps.dispatch_to_source(move, uow, "destroy", done_if_down=True)
 
 
 @live_migrate_instance.step
 def settle(move: Move, uow: UnitOfWork) -> Outcome[Move]:
-    """Give the source's room back and hand the instance over."""
-    move_steps.settle(uow, move_steps.give_up_source(move, uow, MigrationState.COMPLETED))
+    """Release the source and hand the instance over."""
+    move_steps.leave_as_before(uow, move_steps.give_up_source(move, uow, MigrationState.COMPLETED))
     return move
 
 

@@ -91,7 +91,7 @@ def take_old_image(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
 @rebuild_instance.step
 def make_anew(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
     """Have the host make the guest from the new image."""
-    return _ask(rebuild, uow)
+    return _dispatch_rebuild(rebuild, uow)
 
 
 @make_anew.undo
@@ -101,7 +101,7 @@ def make_as_before(rebuild: Rebuild, uow: UnitOfWork) -> Outcome[Rebuild]:
     Asked only where it may have begun: a host that refuses has left the disk untouched.
     """
     _set_image(rebuild, rebuild.old_image, uow)
-    return _ask(replace(rebuild, undone=True), uow, unless_made=True)
+    return _dispatch_rebuild(replace(rebuild, undone=True), uow, unless_made=True)
 
 
 @rebuild_instance.step
@@ -143,7 +143,7 @@ def is_met(_: Request, old: OperationRecord, uow: UnitOfWork) -> str | None:
     return f"it has image {new_image.id} already" if met else None
 
 
-def _ask(
+def _dispatch_rebuild(
     rebuild: Rebuild, uow: UnitOfWork, *, unless_made: bool = False
 ) -> DispatchToHost[Rebuild]:
     instance = must_get(uow, rebuild.instance_id)
@@ -163,9 +163,9 @@ def _same_topology(instance: Instance, image: Image) -> None:
     if guest_topology(instance.flavor, image) != now:
         message = f"image is {image.id}: it changes the NUMA topology or pinning of the guest"
         raise Rejected("image_changes_numa", message, key="image")
-    asked = asked_in_all(instance.flavor, image)
-    had = device_requests(instance.flavor, instance.image or NO_IMAGE, asked)
-    if device_requests(instance.flavor, image, asked) != had:
+    requested = asked_in_all(instance.flavor, image)
+    had = device_requests(instance.flavor, instance.image or NO_IMAGE, requested)
+    if device_requests(instance.flavor, image, requested) != had:
         message = f"image is {image.id}: it changes where the guest's devices may be"
         raise Rejected("image_changes_devices", message, key="image")
 
@@ -178,10 +178,10 @@ def _refuse_volume(instance: Instance) -> None:
 
 
 def _host_suits(instance: Instance, image: Image, uow: UnitOfWork) -> None:
-    """What the new image asks of a host, as the scheduler would ask, refuses it."""
-    wishes = host_requirements_of(instance.flavor, image)
+    """Refuse an image whose requirements the host does not meet, as the scheduler would."""
+    requirements = host_requirements_of(instance.flavor, image)
     host = uow.hosts.get(instance.host or "")
-    unmet = None if host is None else unmet_by(host, wishes)
+    unmet = None if host is None else unmet_by(host, requirements)
     if unmet is not None:
         raise Rejected("trait_missing", f"image is {image.id}: {unmet}", key="image")
     apart = isolated_from(uow, instance.host or "", image)

@@ -8,7 +8,7 @@ from conductor.operations.engine.definition import NewOperation, Operation, Outc
 from conductor.operations.steps import move_steps
 from conductor.operations.steps.instance_steps import must_get
 from conductor.operations.steps.move_steps import Move
-from conductor.operations.steps.unconfirmed_move import awaited, decided
+from conductor.operations.steps.unconfirmed_move import begin_decision, decided
 from conductor.placement.local import host_claims
 from conductor.store.ports import UnitOfWork
 from models.json_types import Json
@@ -20,7 +20,7 @@ revert_resize = Operation("revert_resize", Move)
 @revert_resize.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
     """Only a move that awaits confirmation can be reverted, and only to a source that lives."""
-    move = awaited(new, uow, TaskState.REVERTING)
+    move = begin_decision(new, uow, TaskState.REVERTING)
     move_steps.check_alive(new, uow, move_steps.of(move, uow).source)
     return move
 
@@ -28,7 +28,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
 @revert_resize.step
 def stop_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Stop the guest where it is; a dead target has stopped it already."""
-    return move_steps.ask_target(move, uow, "power_off", done_if_down=True)
+    return move_steps.dispatch_to_target(move, uow, "power_off", done_if_down=True)
 
 
 @stop_on_target.undo
@@ -36,7 +36,7 @@ def start_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Have it run again, if it did."""
     if not move_steps.of(move, uow).was_running:
         return move
-    return move_steps.ask_target(move, uow, "power_on", done_if_down=True)
+    return move_steps.dispatch_to_target(move, uow, "power_on", done_if_down=True)
 
 
 @revert_resize.pivot
@@ -44,13 +44,13 @@ def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove the guest there; on its own host it gets its old size and place back."""
     migration = move_steps.of(move, uow)
     if migration.source == migration.target:
-        return move_steps.ask_source(move, uow, "reshape", "shutdown")
-    return move_steps.ask_target(move, uow, "destroy", done_if_down=True)
+        return move_steps.dispatch_to_source(move, uow, "reshape", "shutdown")
+    return move_steps.dispatch_to_target(move, uow, "destroy", done_if_down=True)
 
 
 @revert_resize.step
 def switch_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
-    """The instance lives on its source again; the target's room is given back."""
+    """The instance lives on its source again; the target's allocation is released."""
     migration, instance = move_steps.of(move, uow), must_get(uow, move.instance_id)
     released = host_claims.release_target(uow, migration)
     host_claims.hand_to_instance(uow, migration)
@@ -74,13 +74,13 @@ def start_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Have it run there, if it ran before."""
     if not move_steps.of(move, uow).was_running:
         return move
-    return move_steps.ask_source(move, uow, "power_on")
+    return move_steps.dispatch_to_source(move, uow, "power_on")
 
 
 @revert_resize.step
 def settle(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Hand it over as it was before the move."""
-    move_steps.settle(uow, move_steps.of(move, uow))
+    move_steps.leave_as_before(uow, move_steps.of(move, uow))
     return move
 
 

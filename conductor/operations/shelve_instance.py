@@ -62,7 +62,7 @@ def stop(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
     """Stop the guest."""
     if _is_saved(must_get(uow, shelve.instance_id), shelve.disk):
         return shelve
-    return _ask(shelve, uow, "power_off")
+    return _dispatch(shelve, uow, "power_off")
 
 
 @stop.undo
@@ -70,7 +70,7 @@ def start(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
     """Have it run again, if it did."""
     if shelve.before is not InstanceState.ACTIVE:
         return shelve
-    return _ask(shelve, uow, "power_on", done_if_down=True)
+    return _dispatch(shelve, uow, "power_on", done_if_down=True)
 
 
 @shelve_instance.step
@@ -79,7 +79,7 @@ def snapshot(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
     instance = must_get(uow, shelve.instance_id)
     if not has_local_disk(instance) or shelve.disk is not None:
         return shelve
-    return _ask(shelve, uow, "snapshot")
+    return _dispatch(shelve, uow, "snapshot")
 
 
 @snapshot.reply
@@ -105,12 +105,12 @@ def mark_shelved(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
 @shelve_instance.step
 def offload(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
     """Where asked, remove the guest from the host; a dead one does so when it comes back."""
-    return _ask(shelve, uow, "destroy", done_if_down=True) if shelve.offload else shelve
+    return _dispatch(shelve, uow, "destroy", done_if_down=True) if shelve.offload else shelve
 
 
 @shelve_instance.step
 def release(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
-    """Give the host's room back with it."""
+    """Release its allocation on the host with it."""
     instance = must_get(uow, shelve.instance_id)
     if shelve.offload:
         instance = release_claim(uow, instance)
@@ -141,7 +141,7 @@ def _is_saved(instance: Instance, disk: Json | None) -> bool:
     return shelved and (disk is not None or not has_local_disk(instance))
 
 
-def _ask(
+def _dispatch(
     shelve: Shelve, uow: UnitOfWork, verb: str, *, done_if_down: bool = False
 ) -> DispatchToHost[Shelve]:
     host = must_get(uow, shelve.instance_id).host or ""

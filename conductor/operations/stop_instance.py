@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
 from conductor.operations.steps.instance_steps import leave_as_it_was, must_get
-from conductor.operations.steps.power_steps import Power, begin, host_of, settle
+from conductor.operations.steps.power_steps import Power, begin, host_of, write_state
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
 from models.json_types import Json
@@ -36,7 +36,7 @@ def power_back_on(power: Power, uow: UnitOfWork) -> Outcome[Power]:
 @stop_instance.step
 def mark_stopped(power: Power, uow: UnitOfWork) -> Outcome[Power]:
     """Say that it is off."""
-    settle(power, uow, InstanceState.STOPPED, PowerState.SHUTDOWN)
+    write_state(power, uow, InstanceState.STOPPED, PowerState.SHUTDOWN)
     return power
 
 

@@ -56,7 +56,7 @@ unshelve_instance = Operation("unshelve_instance", Unshelve)
 def check(new: NewOperation, uow: UnitOfWork) -> Unshelve:
     """It must be shelved; a host or zone can be named only where one is to be chosen.
 
-    Earlier wishes about the host are forgotten: they were about the first build.
+    Earlier requirements on the host are forgotten: they were about the first build.
     """
     request = cast(UnshelveInstance, new.request)
     instance = uow.instances.get(request.instance_id)
@@ -66,12 +66,12 @@ def check(new: NewOperation, uow: UnitOfWork) -> Unshelve:
         message = f"instance_id is {request.instance_id}: it is {state}, not shelved"
         raise Rejected("instance_state", message, key="instance_id")
     offloaded = instance.state is InstanceState.SHELVED_OFFLOADED
-    _check_wishes(request, uow, offloaded=offloaded)
+    _check_requested_place(request, uow, offloaded=offloaded)
     _check_disk(new, instance, uow, offloaded=offloaded)
     spec = dict(instance.request_spec)
     spec.pop("host", None)
-    wishes = {"host": request.host, "availability_zone": request.availability_zone}
-    spec.update({name: wish for name, wish in wishes.items() if wish})
+    requested = {"host": request.host, "availability_zone": request.availability_zone}
+    spec.update({name: value for name, value in requested.items() if value})
     begun = replace(instance, request_spec=spec, task_state=TaskState.UNSHELVING)
     uow.instances.save(replace(begun, updated_at=uow.now))
     return Unshelve(instance.id, offloaded, dict(instance.request_spec))
@@ -155,9 +155,9 @@ def is_met(request: Request, old: OperationRecord, uow: UnitOfWork) -> str | Non
     instance = uow.instances.get(old.instance_id or "")
     if instance is None or instance.state is not InstanceState.ACTIVE:
         return None
-    asked = cast(UnshelveInstance, request)
-    here = asked.host in (None, instance.host)
-    in_zone = asked.availability_zone in (None, instance.availability_zone)
+    wanted = cast(UnshelveInstance, request)
+    here = wanted.host in (None, instance.host)
+    in_zone = wanted.availability_zone in (None, instance.availability_zone)
     return f"it is active on {instance.host} already" if here and in_zone else None
 
 
@@ -171,8 +171,8 @@ def _check_disk(new: NewOperation, instance: Instance, uow: UnitOfWork, *, offlo
         raise Rejected("host_down", message, key="instance_id")
 
 
-def _check_wishes(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool) -> None:
-    for name, wish, known in (
+def _check_requested_place(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool) -> None:
+    for name, value, known in (
         ("host", request.host, uow.hosts.get(request.host or "")),
         (
             "availability_zone",
@@ -180,8 +180,8 @@ def _check_wishes(request: UnshelveInstance, uow: UnitOfWork, *, offloaded: bool
             uow.catalogue.get("zone", request.availability_zone or ""),
         ),
     ):
-        if wish is not None and known is None:
-            raise Rejected(f"{name}_unknown", f"{name} is {wish}: unknown", key=name)
-        if wish is not None and not offloaded:
-            message = f"{name} is {wish}: the instance has kept its host"
+        if value is not None and known is None:
+            raise Rejected(f"{name}_unknown", f"{name} is {value}: unknown", key=name)
+        if value is not None and not offloaded:
+            message = f"{name} is {value}: the instance has kept its host"
             raise Rejected(f"{name}_not_free", message, key=name)

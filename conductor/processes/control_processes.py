@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from conductor import clock_agreement
 from conductor.operation_status import OperationStatus, arguments_of
-from conductor.operations import OPERATIONS
+from conductor.operations.operation_registry import OPERATIONS
 from conductor.processes.database_access import drop_heartbeat
 from conductor.processes.embedded import (
     CONFIRM_EVERY_S,
@@ -35,8 +35,8 @@ from conductor.settings import Settings
 from conductor.store.open_store import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat, OperationRecord
-from conductor.transactions import Outbox
-from conductor.upkeep import Rounds
+from conductor.transactions import Transactions
+from conductor.upkeep import PeriodicWork
 from models.errors import Rejected
 from models.json_types import Json
 from models.lifecycle import OperationState
@@ -77,24 +77,26 @@ def run_conductor(settings: Settings) -> int:
         shower = ResultShower(settings.result_url, means.events) if settings.result_url else None
         registry = CollectorRegistry()
         registry.register(SystemMetrics(means.store, partial(queue_depths, means.app)))
-        on_change = partial(_show, means.events, shower, Ends(registry))
-        service = build_service(settings, means.store, means.carrier, means.name, on_change)
+        publish = partial(_show, means.events, shower, Ends(registry))
+        service = build_service(settings, means.store, means.carrier, means.name, publish)
         jobs: tuple[Job, ...] = (
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
             Job("confirm", service.confirm_old_moves, CONFIRM_EVERY_S),
             Job(
-                "clock", partial(clock_agreement.watch, means.store, service.rounds), CLOCK_EVERY_S
+                "clock",
+                partial(clock_agreement.watch, means.store, service.periodic_work),
+                CLOCK_EVERY_S,
             ),
         )
         if shower is not None:
-            look = partial(service.show_ends, shower.unshown)
+            look = partial(service.publish_ends, shower.unshown)
             jobs = (*jobs, Job("show ends", look, SHOW_ENDS_EVERY_S))
         with served(settings, registry), periodic_jobs(*jobs):
             code = serve_conductor(
                 settings.broker_url, service, means.events, settings.conductor_threads
             )
-        service.outbox.forget()
+        service.transactions.outbox.delete_sent()
         if shower is not None:
             shower.close()
     return code
@@ -103,19 +105,19 @@ def run_conductor(settings: Settings) -> int:
 def run_scheduler(settings: Settings) -> int:
     """Choose and claim hosts until told to stop; return the exit code."""
     with _process_parts(settings, "scheduler") as means:
-        outbox = Outbox(means.store, means.carrier)
+        transactions = Transactions(means.store, means.carrier)
         registry = CollectorRegistry()
         mirror = mirror_of(settings, means.store)
         wishes = scheduling_settings(settings)
         scheduler = TimedScheduler(
             Scheduler(means.store, wishes, conflict_counter(registry), mirror), registry
         )
-        beat = _beat(outbox, means.name, "scheduler")
-        rounds = Rounds(means.store, means.name)
+        beat = _beat(transactions, means.name, "scheduler")
+        periodic_work = PeriodicWork(means.store, means.name)
         jobs: tuple[Job, ...] = (
             Job("beat", beat, settings.heartbeat_s),
-            Job("forget", outbox.forget, FORGET_EVERY_S),
-            Job("clock", partial(clock_agreement.watch, means.store, rounds), CLOCK_EVERY_S),
+            Job("forget", transactions.outbox.delete_sent, FORGET_EVERY_S),
+            Job("clock", partial(clock_agreement.watch, means.store, periodic_work), CLOCK_EVERY_S),
         )
         if mirror is not None:
             jobs = (*jobs, Job("placement", mirror.follow, FOLLOW_EVERY_S))
@@ -123,11 +125,11 @@ def run_scheduler(settings: Settings) -> int:
             code = serve_scheduler(
                 settings.broker_url,
                 scheduler,
-                outbox.publish,
-                outbox.keep_dead_letter,
+                transactions.outbox.publish,
+                transactions.keep_dead_letter,
                 means.events,
             )
-        outbox.forget()
+        transactions.outbox.delete_sent()
     return code
 
 
@@ -156,11 +158,11 @@ def _process_parts(settings: Settings, role: str) -> Iterator[ProcessParts]:
         store.close()
 
 
-def _beat(outbox: Outbox, name: str, kind: str) -> Callable[[], None]:
+def _beat(transactions: Transactions, name: str, kind: str) -> Callable[[], None]:
     def put(uow: UnitOfWork) -> None:
         uow.heartbeats.put(Heartbeat(name, kind, uow.now))
 
-    return lambda: outbox.run(put)
+    return lambda: transactions.run(put)
 
 
 def _show(

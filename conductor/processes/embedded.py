@@ -15,9 +15,9 @@ from typing import Any
 
 import structlog
 
-from conductor.operations import OPERATIONS
 from conductor.operations.engine.context import EngineSettings
 from conductor.operations.engine.transitions import Engine
+from conductor.operations.operation_registry import OPERATIONS
 from conductor.placement.resources import Ratios
 from conductor.processes.placement_server import FOLLOW_EVERY_S, mirror_of
 from conductor.processes.worker_settings import worker_settings
@@ -74,7 +74,7 @@ def build_service(
     store: Store,
     carrier: Any,
     name: str,
-    on_change: Callable[[Any], None] | None = None,
+    publish: Callable[[Any], None] | None = None,
 ) -> ConductorService:
     """Return a conductor as the settings describe it."""
     seconds = settings.retention_days * 86_400.0
@@ -90,7 +90,7 @@ def build_service(
     service = ServiceSettings(
         name, settings.confirm_after_s, ratios, Retention(seconds, seconds, seconds)
     )
-    return ConductorService(store, carrier, engine, service, on_change)
+    return ConductorService(store, carrier, engine, service, publish)
 
 
 def scheduling_settings(settings: Settings) -> SchedulingSettings:
@@ -135,7 +135,7 @@ class Desk:
     def question(self, outgoing: OutgoingMessage) -> None:
         """Take a question to the scheduler, and let its answer leave."""
         outgoing_messages = self._scheduler.handle(parse(SelectHosts, outgoing.body))
-        self._service.outbox.publish(outgoing_messages)
+        self._service.transactions.outbox.publish(outgoing_messages)
 
 
 class Embedded:
@@ -169,7 +169,7 @@ class Embedded:
             (SCHEDULER, self._desk.question),
         ):
             self._consume(queue, handler)
-        self.service.outbox.run(self._forget_lives)
+        self.service.transactions.run(self._forget_lives)
         for name in self._hosts:
             self.restart(name)
         for work, every_s in (
@@ -200,7 +200,7 @@ class Embedded:
         for consumer in self._consumers.values():
             consumer.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self.service.outbox.forget()
+        self.service.transactions.outbox.delete_sent()
 
     def submit(self, task: str, body: Mapping[str, Any], operation_id: str | None = None) -> str:
         """Enqueue a request as another service would; return its operation id."""

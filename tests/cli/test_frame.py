@@ -116,7 +116,7 @@ def test_a_broker_without_a_database_is_a_wrong_setting(
 def test_each_kind_of_failure_has_its_exit_code(
     capsys: pytest.CaptureFixture[str], error: BaseException, code: int
 ) -> None:
-    assert exit_codes.told(error, debug=False) == code
+    assert exit_codes.report_error(error, debug=False) == code
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -127,7 +127,7 @@ def test_debug_shows_where_a_failure_came_from(cli: Cli) -> None:
 
 
 def test_a_message_of_several_lines_is_told_in_one(capsys: pytest.CaptureFixture[str]) -> None:
-    exit_codes.told(Rejected("c", "first\n  second"), debug=False)
+    exit_codes.report_error(Rejected("c", "first\n  second"), debug=False)
     assert capsys.readouterr().err == "error: first second\n"
 
 

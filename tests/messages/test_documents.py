@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conductor.cli.documents.pages import PAGES
-from conductor.operations import OPERATIONS
+from conductor.operations.operation_registry import OPERATIONS
 from models.messages.json_schemas import PUBLIC
 from tests.environment.variables import CHECKOUT
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.hosts.canary import no_way_to
+from conductor.hosts.canary import mark_unroutable
 from conductor.liveness import host_is_up, state_of
 from models.lifecycle import HostState, OperationState
 from models.messages.internal import CANARY, REPORTS
@@ -125,7 +125,7 @@ def test_a_worker_that_begins_anew_is_given_time_to_hear() -> None:
 def test_a_queue_that_nothing_reaches_is_named_and_its_host_gone_on_without() -> None:
     world = World()
     with world.store.begin() as uow:
-        assert no_way_to(uow, [DEAF]) == ["host-0"]
+        assert mark_unroutable(uow, [DEAF]) == ["host-0"]
     assert state(world) == (HostState.DEGRADED, f"deaf: its queue {DEAF} is missing or not bound")
     live(world, 60.0, without="none")
     assert state(world)[0] is HostState.UP

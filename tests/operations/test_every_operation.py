@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from conductor.hosts import host_administration
-from conductor.operations import OPERATIONS
+from conductor.operations.operation_registry import OPERATIONS
 from models.ids import OperationId, child_instance_id
 from models.lifecycle import InstanceState
 from tests.operations.audit import check_at_any_time, check_at_rest

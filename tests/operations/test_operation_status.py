@@ -175,7 +175,7 @@ def test_an_end_whose_conductor_died_before_showing_it_is_shown_by_the_next() ->
     world.restart_conductor()
     world.now += 10.0
     assert (
-        world.service.show_ends(
+        world.service.publish_ends(
             lambda ids: [identifier for identifier in ids if identifier == build]
         )
         == 1
@@ -195,10 +195,10 @@ def test_an_end_that_is_shown_or_only_just_there_or_long_past_is_not_shown_again
         asked.extend(ids)
         return []
 
-    assert world.service.show_ends(list) == 0
+    assert world.service.publish_ends(list) == 0
     world.now += 60.0
-    assert world.service.show_ends(nothing) == 0
+    assert world.service.publish_ends(nothing) == 0
     assert build in asked
     world.now += 3_600.0
-    assert world.service.show_ends(list) == 0
+    assert world.service.publish_ends(list) == 0
     assert len(world.statuses) == before

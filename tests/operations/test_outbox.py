@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from conductor.outbox_relay import SWEEP_AFTER_S
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.transactions import SWEEP_AFTER_S, Outbox
+from conductor.transactions import Transactions
 from models.messages.internal import OutgoingMessage
 
 
@@ -28,12 +29,12 @@ def outgoing(queue: str, id_: str) -> OutgoingMessage:
 def test_what_cannot_be_sent_is_named_and_the_rest_leaves() -> None:
     now = 100.0
     store, carrier = MemoryStore(clock=lambda: now), Picky()
-    outbox = Outbox(store, carrier)
+    transactions = Transactions(store, carrier)
     with store.begin() as uow:
         for posted in (outgoing("a", "1"), outgoing("x" * 300, "2"), outgoing("b", "3")):
             uow.post(posted)
     now += SWEEP_AFTER_S + 1
-    [(row, why)] = outbox.sweep()
+    [(row, why)] = transactions.outbox.sweep()
     assert (row.id, why) == ("2", "ValueError: bytes must be in range(0, 256)")
     assert {"1", "3"} <= set(carrier.sent)
     with store.read() as uow:
@@ -42,7 +43,7 @@ def test_what_cannot_be_sent_is_named_and_the_rest_leaves() -> None:
 
 def test_a_commit_is_not_undone_by_a_message_that_cannot_be_sent() -> None:
     store = MemoryStore(clock=lambda: 100.0)
-    outbox = Outbox(store, Picky())
-    outbox.run(lambda uow: uow.post(outgoing("x" * 300, "2")))
+    transactions = Transactions(store, Picky())
+    transactions.run(lambda uow: uow.post(outgoing("x" * 300, "2")))
     with store.read() as uow:
         assert [outbox_row.id for outbox_row in uow.outbox.where()] == ["2"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from conductor.operations import OPERATIONS
 from conductor.operations.engine.acceptance import Incoming, accept
 from conductor.operations.engine.transitions import Engine
+from conductor.operations.operation_registry import OPERATIONS
 from models.ids import OperationId, child_instance_id
 from models.lifecycle import InstanceState, OperationState
 from tests.operations.audit import check_at_rest

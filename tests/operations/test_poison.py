@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from conductor.outbox_relay import SWEEP_AFTER_S
 from conductor.reaper import OVERDUE_BATCH
 from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat
-from conductor.transactions import SWEEP_AFTER_S
-from conductor.upkeep import Rounds, forget_processes, troubles
+from conductor.upkeep import PeriodicWork, forget_processes, troubles
 from models.errors import Unreachable
 from models.lifecycle import OperationState
 from models.messages.internal import OutgoingMessage
@@ -129,7 +129,7 @@ def shown(store: Store) -> list[tuple[str, str]]:
 
 
 def test_every_part_is_done_whatever_becomes_of_the_others(store: Store) -> None:
-    rounds, bad, good = Rounds(store, "conductor@a"), Work(), Work()
+    rounds, bad, good = PeriodicWork(store, "conductor@a"), Work(), Work()
     bad.fails = True
     with pytest.raises(ZeroDivisionError):
         rounds.run(bad=bad, good=good)
@@ -137,7 +137,7 @@ def test_every_part_is_done_whatever_becomes_of_the_others(store: Store) -> None
 
 
 def test_a_part_that_fails_is_shown_until_it_succeeds_again(store: Store) -> None:
-    rounds, part = Rounds(store, "conductor@a"), Work()
+    rounds, part = PeriodicWork(store, "conductor@a"), Work()
     part.fails = True
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
@@ -152,7 +152,7 @@ def test_what_failed_in_a_process_that_is_gone_is_forgotten_with_it(store: Store
     part = Work()
     part.fails = True
     with pytest.raises(ZeroDivisionError):
-        Rounds(store, "conductor@a").run(outbox=part)
+        PeriodicWork(store, "conductor@a").run(outbox=part)
     with store.begin() as uow:
         assert forget_processes(uow, uow.now + 1.0) == 2
         assert uow.catalogue.where(kind="trouble") == []

@@ -13,7 +13,7 @@ from conductor.placement.http.http_client import READ_TRIES, PlacementClient, Qu
 from conductor.placement.http.http_placement import HttpPlacement
 from conductor.placement.providers import Consumer
 from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
-from conductor.throttled_log import EVERY_S, RareWarnings
+from conductor.throttled_log import EVERY_S, ThrottledLog
 from models.errors import Broken, Rejected, Unreachable
 
 URL = "http://placement.example:8778/placement"
@@ -50,7 +50,7 @@ class Heard:
 
 def client(server: Answering, url: str = URL, heard: Heard | None = None) -> PlacementClient:
     ear = heard or Heard()
-    warnings = RareWarnings(ear.warn, lambda: ear.now)
+    warnings = ThrottledLog(ear.warn, lambda: ear.now)
     return PlacementClient(
         url, transport=httpx.MockTransport(server), wait=wait_none(), warnings=warnings
     )
@@ -215,7 +215,7 @@ def test_warnings_of_one_kind_come_once_a_minute_with_the_count_of_those_kept_ba
 
 def test_warnings_of_another_kind_are_not_kept_back() -> None:
     heard = Heard()
-    warnings = RareWarnings(heard.warn, lambda: heard.now)
-    warnings.say("one")
-    warnings.say("other")
+    warnings = ThrottledLog(heard.warn, lambda: heard.now)
+    warnings.warn("one")
+    warnings.warn("other")
     assert heard.said == [("one", 0), ("other", 0)]

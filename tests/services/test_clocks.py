@@ -13,7 +13,7 @@ from conductor import clock_agreement
 from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.records import Heartbeat
 from conductor.store.sql.sql_store import SqlStore
-from conductor.upkeep import Rounds, troubles
+from conductor.upkeep import PeriodicWork, troubles
 from models.tables.schema_upgrade import upgrade
 
 HOUR_S = 3_600.0
@@ -21,7 +21,7 @@ AN_HOUR_AHEAD = """
 import sys, time
 real = time.time
 time.time = lambda: real() + 3600.0
-from conductor import clocks
+from conductor import clock_agreement
 from conductor.store.open_store import open_store
 store = open_store(sys.argv[1])
 with store.begin() as writing:
@@ -80,7 +80,7 @@ def test_a_clock_that_is_off_is_shown_until_it_is_right(own: float, words: str) 
     store = MemoryStore(lambda: 1_000.0)
     with store.begin() as uow:
         uow.heartbeats.put(Heartbeat("conductor@a", "conductor", uow.now))
-    rounds = Rounds(store, "conductor@a")
+    rounds = PeriodicWork(store, "conductor@a")
     clock_agreement.watch(store, rounds, lambda: own)
     with store.read() as uow:
         ((name, why),) = troubles(uow)

@@ -17,7 +17,7 @@ from conductor.exit_codes import say
 from conductor.processes.database_access import open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import DeadLetter
-from conductor.transactions import Outbox
+from conductor.transactions import Transactions
 from models.errors import Rejected
 from models.ids import is_uuid, new_operation_id
 from models.json_types import JsonDict
@@ -76,7 +76,7 @@ def replay(dead_letter: Id) -> None:
             if uow.dead_letters.drop(dead.id):
                 uow.post(again)
 
-        Outbox(here.store, carrier_of(here)).run(send_again)
+        Transactions(here.store, carrier_of(here)).run(send_again)
     say(f"sent again as {again.id}")
 
 

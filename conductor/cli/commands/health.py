@@ -98,7 +98,7 @@ def _processes() -> Iterable[Finding]:
     detail = f"{_answered(started)}; {running_text(oldest)}"
     yield Finding("database", "ok", True, detail, {"operations": oldest})
     if off_s:
-        yield Finding("clock", "away", False, clock_agreement.said(off_s))
+        yield Finding("clock", "away", False, clock_agreement.explanation(off_s))
     yield from living
     yield of_hosts(sights)
     yield from waiting

@@ -20,7 +20,7 @@ from conductor.processes.database_access import open_database
 from conductor.settings import Settings
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
-from conductor.transactions import Outbox
+from conductor.transactions import Transactions
 from models.errors import Rejected
 from models.hardware import parse_cpu_list
 from models.hardware.accounting import without_use
@@ -52,7 +52,7 @@ def import_hosts(
             say(f"{host.name}: {note}")
     if not dry_run:
         with open_database() as here:
-            Outbox(here.store, carrier_of(here)).run(partial(_register, here.settings, found))
+            Transactions(here.store, carrier_of(here)).run(partial(_register, here.settings, found))
     rows = [_imported(host) for host in found]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
 

@@ -24,7 +24,7 @@ from conductor.hosts import host_administration as rules
 from conductor.processes.database_access import open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host
-from conductor.transactions import Outbox
+from conductor.transactions import Transactions
 from models.hardware import format_cpu_list, mask_of
 from models.json_types import JsonDict
 from models.lifecycle import HostState
@@ -129,7 +129,7 @@ def _change(names: Sequence[str], change: Callable[[UnitOfWork, str], object]) -
             change(uow, name)
 
     with open_database() as here:
-        Outbox(here.store, carrier_of(here)).run(work)
+        Transactions(here.store, carrier_of(here)).run(work)
 
 
 def _picture(row: JsonDict) -> RenderableType:

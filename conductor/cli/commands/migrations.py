@@ -20,7 +20,7 @@ from conductor.cli.requests.send_and_wait import Manner, ask_for
 from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S, await_end
 from conductor.cli.store_queries import chunks, only_one
 from conductor.exit_codes import say
-from conductor.operations import OPERATIONS
+from conductor.operations.operation_registry import OPERATIONS
 from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Migration, OperationRecord

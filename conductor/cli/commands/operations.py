@@ -36,12 +36,12 @@ from conductor.cli.store_queries import (
 )
 from conductor.exit_codes import say
 from conductor.liveness import UNANSWERED_AFTER_S
-from conductor.operations import OPERATIONS
 from conductor.operations.engine.transitions import Engine
+from conductor.operations.operation_registry import OPERATIONS
 from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
-from conductor.transactions import Outbox
+from conductor.transactions import Transactions
 from models.errors import Rejected, Unreachable
 from models.json_types import JsonDict
 from models.lifecycle import OperationState
@@ -149,7 +149,7 @@ def cancel(
         if record.state.ended:
             message = f"operation is {record.id}: it has ended ({record.state.value})"
             raise Rejected("operation_ended", message, key="operation")
-        outbox = Outbox(here.store, carrier_of(here))
+        outbox = Transactions(here.store, carrier_of(here))
         outbox.run(lambda uow: _turn_back(uow, record, reason))
     say(f"operation {record.id} turns back")
 

@@ -19,7 +19,7 @@ from conductor.placement.consistency.heal import heal_consumer, heal_provider
 from conductor.placement.sync.mirror import Difference
 from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.processes.placement_server import mirror_of
-from conductor.transactions import Outbox
+from conductor.transactions import Transactions
 from models.errors import Rejected
 
 NO: Final = 3
@@ -132,7 +132,7 @@ def _told(difference: Difference) -> dict[str, Any]:
 def _heal_all(here: DatabaseAccess, findings: Sequence[Finding], *, force: bool) -> list[_Healing]:
     """Heal consumers, then what is still noted wrongly; each in a transaction of its own."""
     refused: dict[tuple[str, str | None], str] = {}
-    run = Outbox(here.store, carrier_of(here)).run
+    run = Transactions(here.store, carrier_of(here)).run
     for item in sorted(findings, key=lambda finding: finding.consumer_id is None):
         if not item.healable:
             continue

@@ -25,7 +25,7 @@ from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.scheduling.request.request_spec import shape_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Inventory, Provider
-from conductor.transactions import Outbox
+from conductor.transactions import Transactions
 from models.errors import Rejected
 from models.hardware import Flavor, FrozenMap, Image
 from models.json_types import JsonDict
@@ -112,7 +112,7 @@ def create(
         _set(placement, made, inventory or [], trait or [], aggregate or [])
 
     with open_database() as here:
-        Outbox(here.store, carrier_of(here)).run(work)
+        Transactions(here.store, carrier_of(here)).run(work)
         row = _shown(here, provider)
     show_one(row, output, lambda: fields_of(row))
 
@@ -135,7 +135,7 @@ def change(
         _set(placement, found, inventory, trait, aggregate)
 
     with open_database() as here:
-        Outbox(here.store, carrier_of(here)).run(work)
+        Transactions(here.store, carrier_of(here)).run(work)
         row = _shown(here, provider)
     for name, amount in row["over_committed"].items():
         say(f"{provider} is over-committed by {amount} {name}: it takes no new claims")
@@ -150,7 +150,7 @@ def delete(provider: Name) -> None:
         placement.delete_provider(_named(placement, provider).id)
 
     with open_database() as here:
-        Outbox(here.store, carrier_of(here)).run(work)
+        Transactions(here.store, carrier_of(here)).run(work)
     say(f"deleted: {provider}")
 
 

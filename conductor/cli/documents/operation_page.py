@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from conductor.operations import OPERATIONS
 from conductor.operations.engine.definition import MAX_ATTEMPTS, Operation, Step
+from conductor.operations.operation_registry import OPERATIONS
 from models.messages.requests import PREFIX, REQUESTS, InstanceRequest
 
 _BUSY: Final = {

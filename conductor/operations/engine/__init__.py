@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Moves operations: accepts requests, runs steps and undoes them, waits, and ends operations."""

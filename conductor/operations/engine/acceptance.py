@@ -1,4 +1,4 @@
-"""How a request becomes an operation, once, whatever arrives how often."""
+"""Acceptance: a request becomes an operation, idempotently by its id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from conductor.operations.engine.completion import close, tell
+from conductor.operations.engine.completion import add_event, close
 from conductor.operations.engine.definition import NewOperation, Operation
 from conductor.operations.engine.publish_notifications import notify
 from conductor.operations.engine.replay import Verdict, instance_of, judge
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A request as it came: nothing of it is believed yet except that `id` is a UUID.
+    """A request as it came: nothing of it is checked yet except that `id` is a UUID.
 
     With a `fault` it is only recorded and refused.
     """
@@ -41,7 +41,7 @@ class Incoming:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of what is asked: the same id with another one is a mistake."""
+        """A fingerprint of the request: the same id with another one is a mistake."""
         text = json.dumps([self.task, self.body], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -96,14 +96,14 @@ def _create(engine: Engine, uow: UnitOfWork, incoming: Incoming, request: Reques
         wake_at=uow.now,
         deadline_at=uow.now + (request.deadline_s or definition.deadline_s),
     )
-    ids = _take_instance(engine, uow, definition, record)
-    tell(uow, record, "accepted", incoming.task)
+    ids = _occupy_or_queue(engine, uow, definition, record)
+    add_event(uow, record, "accepted", incoming.task)
     _notify_start(uow, record)
     return ids
 
 
-class _OnlyAsked(Exception):
-    """Rolls a savepoint back after asking what a replay would do."""
+class _DryRun(Exception):
+    """Rolls the savepoint back in which a replay was only tried."""
 
 
 def _replay(
@@ -123,20 +123,20 @@ def _replay(
         replay_of=old.id,
         instance_id=instance_of(uow, old),
     )
-    told = f"{verdict.outcome}: {'; '.join(verdict.reasons)}"
+    detail = f"{verdict.outcome}: {'; '.join(verdict.reasons)}"
     if request.dry_run:
         record = replace(record, data=verdict.to_json())
         uow.operations.add(record)
-        tell(uow, record, "replay-asked", told)
+        add_event(uow, record, "replay-asked", detail)
         _notify_start(uow, record)
         return close(uow, record, OperationState.SUCCEEDED, verdict.to_json())
     record = replace(record, kind=old.kind, request=old.request)
     if verdict.outcome in ("done", "refused"):
         return _end_replay(uow, record, verdict)
-    going = _going_on(uow, record, old, verdict)
+    going = _resumed(uow, record, old, verdict)
     uow.operations.add(going)
-    tell(uow, going, "replay", told)
-    _hold(uow, going)
+    add_event(uow, going, "replay", detail)
+    _occupy_instance(uow, going)
     _notify_start(uow, going)
     return [going.id]
 
@@ -149,33 +149,33 @@ def _judged(
     new_id: str,
 ) -> Verdict:
     verdict = None
-    with suppress(_OnlyAsked), uow.savepoint():
+    with suppress(_DryRun), uow.savepoint():
         verdict = judge(engine, uow, old, new_id)
         if request.dry_run:
-            raise _OnlyAsked
+            raise _DryRun
     if verdict is None:
         raise Broken("replay_undecided", f"operation {old.id} cannot be judged")
     return verdict
 
 
 def _end_replay(uow: UnitOfWork, record: OperationRecord, verdict: Verdict) -> list[str]:
-    told = "; ".join(verdict.reasons)
+    detail = "; ".join(verdict.reasons)
     if verdict.outcome == "done":
         uow.operations.add(record)
-        tell(uow, record, "replay", f"declared done: {told}")
+        add_event(uow, record, "replay", f"declared done: {detail}")
         _notify_start(uow, record)
         return close(uow, record, OperationState.SUCCEEDED, verdict.to_json())
-    error = Rejected("replay_refused", told, conflicts=list(verdict.reasons))
+    error = Rejected("replay_refused", detail, conflicts=list(verdict.reasons))
     refused = replace(record, error=error.to_json())
     uow.operations.add(refused)
     _notify_start(uow, refused)
     return close(uow, refused, OperationState.FAILED, {})
 
 
-def _going_on(
+def _resumed(
     uow: UnitOfWork, record: OperationRecord, old: OperationRecord, verdict: Verdict
 ) -> OperationRecord:
-    """Return the operation that takes up where the old one is, under asks of its own."""
+    """Return the operation that goes on where the old one stopped, with tokens of its own."""
     back = verdict.outcome == "back"
     return replace(
         record,
@@ -195,7 +195,7 @@ def _notify_start(uow: UnitOfWork, record: OperationRecord) -> None:
         notify(uow, record, uow.instances.get(record.instance_id))
 
 
-def _hold(uow: UnitOfWork, record: OperationRecord) -> None:
+def _occupy_instance(uow: UnitOfWork, record: OperationRecord) -> None:
     instance = uow.instances.get(record.instance_id or "")
     if instance is not None:
         uow.instances.save(replace(instance, operation_id=record.id))
@@ -207,10 +207,10 @@ def _lock_instance(uow: UnitOfWork, request: Request) -> None:
         uow.instances.lock(instance_id)
 
 
-def _take_instance(
+def _occupy_or_queue(
     engine: Engine, uow: UnitOfWork, definition: Operation[Any], record: OperationRecord
 ) -> list[str]:
-    """Give the instance to the operation, or put the operation where `when_busy` says."""
+    """Give the instance to the operation, or do with it what `when_busy` says."""
     if record.instance_id is None:
         uow.operations.add(record)
         return [record.id]
@@ -243,7 +243,7 @@ def _running(uow: UnitOfWork, instance: Instance | None) -> OperationRecord | No
 
 
 def _reject(uow: UnitOfWork, incoming: Incoming, error: ConductorError) -> list[str]:
-    """Keep the refusal as an operation that ended at once: whoever asks for the id gets it."""
+    """Keep the refusal as an operation that ended at once, which a query of its id returns."""
     record = replace(_record(uow, incoming, 0, OperationState.ACCEPTED), error=error.to_json())
     uow.operations.add(record)
     return close(uow, record, OperationState.FAILED, {})

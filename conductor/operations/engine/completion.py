@@ -1,4 +1,4 @@
-"""How operations end: the fault they leave, who is told, and who may go next."""
+"""Completion: the fault that an operation leaves, its notifications, and what can go on next."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def locked(uow: UnitOfWork, operation_id: str) -> OperationRecord | None:
     return uow.operations.lock(operation_id)
 
 
-def tell(uow: UnitOfWork, record: OperationRecord, event: str, detail: str = "") -> None:
-    """Add a line to the operation's story."""
+def add_event(uow: UnitOfWork, record: OperationRecord, event: str, detail: str = "") -> None:
+    """Add an event to the history of an operation."""
     uow.events.add(Event(record.id, uow.now, event, detail, record.instance_id))
 
 
@@ -38,7 +38,7 @@ def fault_of(attempts: Sequence[Json], error: Json) -> Json:
     tried = [attempt for attempt in attempts if attempt.get("host")]
     if not tried or (len(tried) == 1 and tried[0]["error"] == error):
         return error
-    reasons = _once_each(f"{a['host']}: {a['error']['message']}" for a in tried)
+    reasons = _collapsed(f"{a['host']}: {a['error']['message']}" for a in tried)
     if error != tried[-1]["error"]:
         reasons.append(f"then {error['message']}")
     return {
@@ -49,7 +49,7 @@ def fault_of(attempts: Sequence[Json], error: Json) -> Json:
     }
 
 
-def _once_each(reasons: Iterable[str]) -> list[str]:
+def _collapsed(reasons: Iterable[str]) -> list[str]:
     """Return reasons in their order; one that came several times in a row says how often."""
     runs = [(reason, len(list(same))) for reason, same in groupby(reasons)]
     return [reason if times == 1 else f"{reason} ({times} times)" for reason, times in runs]
@@ -74,7 +74,7 @@ def close(
         ended_at=uow.now,
     )
     uow.operations.save(ended)
-    tell(uow, ended, state.value.lower(), (ended.error or {}).get("message", ""))
+    add_event(uow, ended, state.value.lower(), (ended.error or {}).get("message", ""))
     _answer_caller(uow, ended, result)
     instance = uow.instances.lock(ended.instance_id) if ended.instance_id else None
     notify(uow, ended, instance)
@@ -85,14 +85,14 @@ def close(
 def _answer_caller(uow: UnitOfWork, record: OperationRecord, result: Json) -> None:
     if record.reply_to is None:
         return
-    told = {
+    body = {
         "operation_id": record.id,
         "kind": record.kind,
         "state": record.state.value,
         "result": dict(result),
         "error": None if record.error is None else dict(record.error),
     }
-    uow.post(answer_message(record.reply_to, OperationEnded.model_validate(told)))
+    uow.post(answer_message(record.reply_to, OperationEnded.model_validate(body)))
 
 
 def _let_next_run(uow: UnitOfWork, record: OperationRecord, instance: Instance) -> list[str]:

@@ -1,4 +1,4 @@
-"""What every transition works with: the definitions, the engine's times, one unit of work."""
+"""What every transition works with: the definitions, the engine's timeouts, one unit of work."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """One transition's surroundings, so that its functions need not pass five things along."""
+class TransitionContext:
+    """What the functions of one transition share."""
 
     definitions: Mapping[str, Operation[Any]]
     settings: EngineSettings
@@ -47,24 +47,24 @@ class Scope:
         """Say whether there is no way back any more."""
         return self.definitions[record.kind].past_pivot(record.step)
 
-    def turnable(self, record: OperationRecord) -> bool:
-        """Say whether the operation goes forward and can still be turned back."""
+    def can_roll_back(self, record: OperationRecord) -> bool:
+        """Say whether the operation goes forward and can still be rolled back."""
         return not record.undoing and not self.past_pivot(record)
 
-    def may_leave(self, record: OperationRecord) -> bool:
-        """Say whether the operation goes forward and could do without the host it is about to ask.
+    def can_go_elsewhere(self, record: OperationRecord) -> bool:
+        """Say whether the operation is executing and could do without the next dispatch's host.
 
-        At the pivot there is still a way back, as long as nothing has been asked.
+        At the pivot it can still be rolled back, as long as nothing has been dispatched.
         """
-        return not record.undoing and (self.turnable(record) or self.step(record).pivot)
+        return not record.undoing and (self.can_roll_back(record) or self.step(record).pivot)
 
-    def late(self, record: OperationRecord) -> Rejected | None:
-        """Return the error of an operation whose time is over while it can be turned back.
+    def deadline_error(self, record: OperationRecord) -> Rejected | None:
+        """Return the error of an operation whose time is over while it can be rolled back.
 
         Rejected, since no other host could do it in time either.
         """
         deadline = record.deadline_at
-        if deadline is None or deadline > self.uow.now or not self.turnable(record):
+        if deadline is None or deadline > self.uow.now or not self.can_roll_back(record):
             return None
         at = record.step
         return Rejected("deadline_exceeded", f"not done in time, at {at}", step=at)
@@ -81,7 +81,7 @@ class Scope:
         """Save an operation that lives on and is looked at again after `wait_s`."""
         wake_at = self.uow.now + wait_s
         deadline = record.deadline_at
-        if deadline is not None and deadline > self.uow.now and self.turnable(record):
+        if deadline is not None and deadline > self.uow.now and self.can_roll_back(record):
             wake_at = min(wake_at, deadline)
         self.uow.operations.save(replace(record, wake_at=wake_at, updated_at=self.uow.now))
 

@@ -1,4 +1,4 @@
-"""How an operation is written down: steps in order, each with its undo beside it.
+"""How an operation is defined: its steps in order, each followed by its undo.
 
     build = Operation("build_instance", Build)
 
@@ -11,8 +11,8 @@
     @claim_host.undo
     def release_claim(build: Build, uow: UnitOfWork) -> Outcome[Build]: ...
 
-A step returns the next state, or asks: a host, the scheduler, or its children. Its reply
-turns the answer into the next state; without one the state stays as it is.
+A step returns the next state, or a dispatch to a host or the scheduler, or awaits its children.
+Its reply function applies the answer to the state; without one the state stays as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DispatchToHost(Generic[S]):
     """Work for one host. A host that is down counts as done when `done_if_down`.
 
     The instruction is posted all the same then: the host obeys it should it come back.
-    Without an instance nothing that others ask of the host overtakes it, or is overtaken by it.
+    Without an instance it is not ordered with other instructions for the host.
     """
 
     state: S
@@ -86,7 +86,7 @@ class Step(Generic[S]):
         self.run_undo: Run[S] | None = None
 
     def reply(self, on_reply: OnReply[S]) -> OnReply[S]:
-        """Register what the answer to this step's ask does to the state."""
+        """Register what the reply to this step's dispatch does to the state."""
         self.on_reply = on_reply
         return on_reply
 
@@ -119,7 +119,8 @@ class Operation(Generic[S]):
     """The definition of one kind of operation: an ordered list of steps over a frozen state.
 
     `when_busy` says what happens to a request for an instance on which another operation runs:
-    it is rejected, waits its turn, or cancels the other and then takes its turn.
+    it is rejected, waits its turn, or cancels the other and then takes its turn. A `template` is
+    not an operation that can be requested: only its variants are.
     """
 
     def __init__(
@@ -130,8 +131,10 @@ class Operation(Generic[S]):
         version: int = 1,
         when_busy: WhenBusy = "reject",
         deadline_s: float = 3_600.0,
+        template: bool = False,
     ) -> None:
         self.kind = kind
+        self.template = template
         self.version = version
         self.when_busy: WhenBusy = when_busy
         self.deadline_s = deadline_s
@@ -177,12 +180,12 @@ class Operation(Generic[S]):
         return run
 
     def replay(self, run: Replay[S]) -> Replay[S]:
-        """Register how a replay begins anew, where `accept` would ask for something new."""
+        """Register how a replay begins anew, where `accept` would create something new."""
         self.run_replay = run
         return run
 
     def met(self, run: IsMet) -> IsMet:
-        """Register what says, in a sentence, that reality is as asked already; nothing if not."""
+        """Register what says, in a sentence, that reality is as requested already; else `None`."""
         self.is_met = run
         return run
 

@@ -1,4 +1,4 @@
-"""Telling whoever listens: one notice when an operation on an instance begins, one at its end."""
+"""Notifications: one when an operation on an instance begins, one at its end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from models.messages.notifications import (
 
 
 def notify(uow: UnitOfWork, record: OperationRecord, instance: Instance | None) -> None:
-    """Promise the notice of what has just become of an operation.
+    """Post the notification of the state that an operation has just reached.
 
-    One without an instance, such as the request behind many builds, tells nothing: its children do.
+    One without an instance, such as the request behind many builds, has none: its children have.
     """
     if record.instance_id is None:
         return

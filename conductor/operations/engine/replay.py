@@ -122,7 +122,7 @@ def _conflicts(
 
 
 def _request_of(uow: UnitOfWork, old: OperationRecord) -> Request:
-    """Return what was asked; a child asked nothing itself, its parent did."""
+    """Return the request of an operation; that of a child is its parent's."""
     parent = uow.operations.get(old.parent_id) if old.parent_id else None
-    asked = parent or old
-    return parse_request(f"conductor.{asked.kind}", asked.request)
+    requested = parent or old
+    return parse_request(f"conductor.{requested.kind}", requested.request)

@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from conductor.operations.engine import completion, execution, rollback, wakeup
-from conductor.operations.engine.context import EngineSettings, Ids, Scope
+from conductor.operations.engine.context import EngineSettings, Ids, TransitionContext
 from conductor.operations.engine.definition import Operation
-from conductor.operations.engine.wait_reasons import asked_of, is_dispatch
+from conductor.operations.engine.wait_reasons import is_dispatch, waits_for
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord
 from models.errors import Broken, ConductorError, HostRefused, Rejected, error_from_json
@@ -38,33 +38,33 @@ class Engine:
         self.settings = settings or EngineSettings()
 
     def advance(self, uow: UnitOfWork, operation_id: str) -> Ids:
-        """Make one transition if one is due; do nothing otherwise, whoever asks how often."""
+        """Make one transition if one is due; do nothing otherwise: may be called at any time."""
         record = completion.locked(uow, operation_id)
         if record is None or record.state.ended:
             return []
-        scope = self._scope(uow)
+        context = self._context(uow)
         definition = self.definitions.get(record.kind)
         if definition is None or definition.version != record.definition_version:
-            return rollback.stuck(scope, record, _unknown_definition(record))
+            return rollback.end_stuck(context, record, _unknown_definition(record))
         if record.waiting_on is not None:
-            return wakeup.look(scope, record)
+            return wakeup.look(context, record)
         if record.undoing:
-            return rollback.undo(scope, record)
+            return rollback.undo(context, record)
         if record.cancel and not definition.past_pivot(record.step):
-            return rollback.turn_back(scope, record, rollback.cancelled(record), began=False)
-        late = scope.late(record)
+            return rollback.roll_back(context, record, rollback.cancelled(record), began=False)
+        late = context.deadline_error(record)
         if late is not None:
-            return rollback.turn_back(scope, record, late, began=False)
-        return execution.run_step(scope, record)
+            return rollback.roll_back(context, record, late, began=False)
+        return execution.run_step(context, record)
 
     def reply(self, uow: UnitOfWork, reply: Reply) -> Ids:
-        """Apply the answer to the ask that is out; an older answer changes nothing.
+        """Apply the reply to the dispatch that is out; a reply to an older one changes nothing.
 
-        Raises `Rejected` (`reply_refused`) when it is not from whom was asked, or to another step:
-        sequences are small numbers, and ids of operations follow from those of requests.
+        Raises `Rejected` (`reply_refused`) for another sender or another step than dispatched: a
+        sequence is a small number, and ids of operations follow from those of requests.
 
-        An answer that comes again says that whoever took it first may be dead: an operation
-        that lies ready goes on at once then, not only when the reaper finds it.
+        A reply that comes again says that the process which handled it first may be dead: an
+        operation that is ready goes on at once then, not only when the reaper finds it.
         """
         record = completion.locked(uow, reply.token.operation_id)
         if record is None or record.state.ended:
@@ -72,18 +72,20 @@ class Engine:
         if not is_dispatch(record.waiting_on) or record.sequence != reply.token.sequence:
             return [record.id] if record.waiting_on is None else []
         _refuse_stranger(record, reply)
-        scope = self._scope(uow)
+        context = self._context(uow)
         if record.undoing:
             # A host that has seen something newer (`stale`) holds nothing of this any more.
             if reply.outcome in ("done", "stale"):
-                return rollback.undone(scope, record)
-            return rollback.pause(scope, record, _error_of(reply))
+                return rollback.after_undo(context, record)
+            return rollback.pause(context, record, _error_of(reply))
         if reply.outcome != "done":
-            return rollback.failed(scope, record, _error_of(reply), began=_may_have_begun(reply))
-        late = scope.late(record)
+            return rollback.handle_failure(
+                context, record, _error_of(reply), began=_may_have_begun(reply)
+            )
+        late = context.deadline_error(record)
         if late is not None:
-            return rollback.turn_back(scope, record, late, began=True)
-        return execution.answered(scope, record, reply.result)
+            return rollback.roll_back(context, record, late, began=True)
+        return execution.apply_reply(context, record, reply.result)
 
     def undelivered(
         self,
@@ -94,7 +96,7 @@ class Engine:
         *,
         began: bool,
     ) -> Ids:
-        """End an ask that nobody will answer, for this reason; any but the one out is left alone.
+        """End a dispatch that no reply will come to; any but the one that is out is left alone.
 
         `began` says that half of it may have been done all the same. A host that is too old for
         an undo is not degraded for it: what it still has shows in its next report.
@@ -104,27 +106,27 @@ class Engine:
             return []
         if ((record.waiting or {}).get("outgoing") or {}).get("id") != message_id:
             return []
-        scope = self._scope(uow)
+        context = self._context(uow)
         if not record.undoing:
-            return rollback.failed(scope, record, error, began=began)
+            return rollback.handle_failure(context, record, error, began=began)
         if error.code == VERSION_UNSUPPORTED:
-            completion.tell(uow, record, "undo-refused", error.message)
-            return rollback.undone(scope, record)
-        return rollback.pause(scope, record, error)
+            completion.add_event(uow, record, "undo-refused", error.message)
+            return rollback.after_undo(context, record)
+        return rollback.pause(context, record, error)
 
     def cancel(self, uow: UnitOfWork, operation_id: str, reason: str) -> Ids:
-        """Ask an operation and its children to turn back at their next boundary."""
+        """Mark an operation and its children to be rolled back from their next boundary."""
         record = completion.locked(uow, operation_id)
         if record is None or record.state.ended or record.cancel is not None:
             return []
         marked = replace(record, cancel=reason, updated_at=uow.now)
         uow.operations.save(marked)
-        completion.tell(uow, marked, "cancel", reason)
+        completion.add_event(uow, marked, "cancel", reason)
         children = uow.operations.where(parent_id=record.id, ended_at=None)
         return [record.id, *(id_ for c in children for id_ in self.cancel(uow, c.id, reason))]
 
-    def _scope(self, uow: UnitOfWork) -> Scope:
-        return Scope(self.definitions, self.settings, uow)
+    def _context(self, uow: UnitOfWork) -> TransitionContext:
+        return TransitionContext(self.definitions, self.settings, uow)
 
 
 def _may_have_begun(reply: Reply) -> bool:
@@ -134,7 +136,7 @@ def _may_have_begun(reply: Reply) -> bool:
 
 def _refuse_stranger(record: OperationRecord, reply: Reply) -> None:
     token = reply.token
-    if not asked_of(record.waiting_on, reply.sender):
+    if not waits_for(record.waiting_on, reply.sender):
         message = f"sender is {shown(reply.sender)}: operation {record.id} did not ask it"
         raise Rejected("reply_refused", message, key="sender")
     if (token.step, token.attempt) != (record.step, record.attempt):

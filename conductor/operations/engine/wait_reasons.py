@@ -18,18 +18,18 @@ ON_PAUSE: Final = "pause"
 
 
 def is_dispatch(waiting_on: str | None) -> bool:
-    """Say whether an answer of the scheduler or of a host is awaited."""
+    """Say whether a reply of the scheduler or of a host is expected."""
     return waiting_on is not None and waiting_on.startswith(ASKS)
 
 
-def asked_of(waiting_on: str | None, sender: str) -> bool:
-    """Say whether it is the answer of `sender`, a host or the scheduler, that is awaited."""
+def waits_for(waiting_on: str | None, sender: str) -> bool:
+    """Say whether a reply of `sender`, a host or the scheduler, is expected."""
     expected = ON_SCHEDULER if sender == SCHEDULER else ON_HOST + sender
     return waiting_on == expected
 
 
 def awaits(record: OperationRecord | None, token: Token, sender: str) -> bool:
-    """Say whether `sender` has been asked under this token, and has not answered yet."""
+    """Say whether the dispatch with this token went to `sender`, and has no reply yet."""
     if record is None or record.sequence != token.sequence:
         return False
-    return asked_of(record.waiting_on, sender)
+    return waits_for(record.waiting_on, sender)

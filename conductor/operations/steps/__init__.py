@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Steps that several operations share, and the checks of their requests."""

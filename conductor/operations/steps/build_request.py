@@ -85,9 +85,9 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
     return Spec(request, flavor, image)
 
 
-def flavor_of(asked: str | FlavorBody, uow: UnitOfWork, field: str) -> Flavor:
-    """Return the flavor that was named or described; `field` is where it was asked."""
-    body = asked
+def flavor_of(named: str | FlavorBody, uow: UnitOfWork, field: str) -> Flavor:
+    """Return the flavor that was named or described; `field` is where in the request."""
+    body = named
     if isinstance(body, str):
         entry = uow.catalogue.get("flavor", body)
         if entry is None:
@@ -104,13 +104,13 @@ def flavor_of(asked: str | FlavorBody, uow: UnitOfWork, field: str) -> Flavor:
     )
 
 
-def image_of(asked: str | ImageBody, uow: UnitOfWork, field: str) -> ImageBody:
+def image_of(named: str | ImageBody, uow: UnitOfWork, field: str) -> ImageBody:
     """Return the image that was named, by id or name, or described."""
-    if isinstance(asked, ImageBody):
-        return asked
-    entry = uow.catalogue.get("image", asked) or _image_named(asked, uow)
+    if isinstance(named, ImageBody):
+        return named
+    entry = uow.catalogue.get("image", named) or _image_named(named, uow)
     if entry is None:
-        raise _unknown("image", field, asked)
+        raise _unknown("image", field, named)
     return parse(ImageBody, entry.body)
 
 
@@ -141,12 +141,12 @@ def _boots_from_volume(devices: Sequence[BlockDeviceBody], *, no_image: bool) ->
     Any other is a volume for data. Where none has an index, the first is booted from if there is
     no image.
     """
-    said = [device.boot_index for device in devices if device.boot_index is not None]
-    return 0 in said or bool(devices and not said and no_image)
+    indexes = [device.boot_index for device in devices if device.boot_index is not None]
+    return 0 in indexes or bool(devices and not indexes and no_image)
 
 
 def image_fits(image: Image, flavor: Flavor, field: str) -> None:
-    """Refuse a flavor that is smaller than the image says it needs; `field` is what was asked."""
+    """Refuse a flavor that is smaller than the image needs; `field` is its place in the request."""
     if flavor.memory_mib < image.min_memory_mib:
         raise Rejected(
             "flavor_memory_too_small",
@@ -167,9 +167,9 @@ def _known(uow: UnitOfWork, kind: str, field: str, name: str | None) -> None:
         raise _unknown(kind, field, name)
 
 
-def _companions_known(uow: UnitOfWork, said: Json) -> None:
+def _companions_known(uow: UnitOfWork, given: Json) -> None:
     """Refuse hints about instances that never were; one that has been deleted is known."""
-    hints = hints_of(said)
+    hints = hints_of(given)
     for instance_id in (*hints.with_instances, *hints.apart_from):
         if uow.instances.get(instance_id) is None:
             raise _unknown("instance", "instance.scheduler_hints", instance_id)

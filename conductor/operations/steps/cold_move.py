@@ -1,9 +1,9 @@
 """Move an instance with its guest stopped, to another host or, resized, on its own.
 
 A cold migration keeps the flavor, a resize changes it; the steps are the same. It ends
-`resized`: the source keeps guest, disk and room until the move is confirmed or reverted. The disk
-goes along and is proven before the instance lives on the target; what is written there is lost by
-a revert, which returns to the source's.
+`resized`: the source keeps guest, disk and allocation until the move is confirmed or reverted. The
+disk is copied and verified before the instance lives on the target; a revert returns to the
+source's and loses what was written since.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from models.lifecycle import InstanceState, MigrationState, PowerState
 
 DISK_TIMEOUT_S = 3_600.0
 
-cold_move = Operation("cold_move", Move)
-"""The steps. What may be asked, `accept`, is each variant's own."""
+cold_move = Operation("cold_move", Move, template=True)
+"""The steps. What is accepted is each variant's own."""
 
 
 @cold_move.step
@@ -40,7 +40,7 @@ def hand_source_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 @cold_move.step
 def claim_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Choose and claim a target that fits the new size."""
-    return move_steps.ask_for_target(move, uow)
+    return move_steps.select_target(move, uow)
 
 
 @claim_target.reply
@@ -60,7 +60,7 @@ def define_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Create the guest on the target, not started; a target that refuses costs nothing yet."""
     if _stays(move, uow):
         return move
-    return move_steps.ask_for_guest(move, uow, "shutdown", move_steps.awaited_disk(move, uow))
+    return move_steps.create_on_target(move, uow, "shutdown", move_steps.disk_to_copy(move, uow))
 
 
 @define_on_target.undo
@@ -68,13 +68,13 @@ def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove what may have been created there."""
     if move_steps.of(move, uow).target is None or _stays(move, uow):
         return move
-    return move_steps.ask_target(move, uow, "destroy", done_if_down=True)
+    return move_steps.dispatch_to_target(move, uow, "destroy", done_if_down=True)
 
 
 @cold_move.step
 def stop_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Stop the guest; it stays defined, for a revert."""
-    return move_steps.ask_source(move, uow, "power_off")
+    return move_steps.dispatch_to_source(move, uow, "power_off")
 
 
 @stop_on_source.undo
@@ -82,20 +82,20 @@ def start_on_source(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Have it run again, if it did."""
     if not move_steps.of(move, uow).was_running:
         return move
-    return move_steps.ask_source(move, uow, "power_on", done_if_down=True)
+    return move_steps.dispatch_to_source(move, uow, "power_on", done_if_down=True)
 
 
 @cold_move.step
 def offer_disk(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Have the source say where the disk is and what proves it; it keeps it."""
-    if _stays(move, uow) or move_steps.awaited_disk(move, uow) is None:
+    if _stays(move, uow) or move_steps.disk_to_copy(move, uow) is None:
         return move
-    return move_steps.ask_source(move, uow, "offer_disk")
+    return move_steps.dispatch_to_source(move, uow, "offer_disk")
 
 
 @offer_disk.reply
 def disk_offered(move: Move, result: Json, uow: UnitOfWork) -> Move:
-    """Keep what it has said."""
+    """Keep what it reported."""
     return replace(move, disk=disk_in(result, move_steps.of(move, uow).source))
 
 
@@ -112,10 +112,10 @@ def take_disk(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 
 
 @take_disk.reply
-def disk_taken(move: Move, result: Json, uow: UnitOfWork) -> Move:
+def verify_disk(move: Move, result: Json, uow: UnitOfWork) -> Move:
     """Believe only a disk that has the checksum of the source's."""
-    target, asked = move_steps.of(move, uow).target or "", move.disk or {}
-    if result.get("checksum") != asked.get("checksum"):
+    target, source_disk = move_steps.of(move, uow).target or "", move.disk or {}
+    if result.get("checksum") != source_disk.get("checksum"):
         message = f"the disk on {target} is not that of the source"
         raise HostRefused("disk_differs", message, host=target)
     return move
@@ -126,7 +126,7 @@ def reshape(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """On its own host, give the guest its new size and place."""
     if not _stays(move, uow):
         return move
-    return move_steps.ask_target(move, uow, "reshape", "shutdown")
+    return move_steps.dispatch_to_target(move, uow, "reshape", "shutdown")
 
 
 @reshape.undo
@@ -134,7 +134,7 @@ def reshape_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Give it its old size and place back."""
     if not _stays(move, uow):
         return move
-    return move_steps.ask_source(move, uow, "reshape", "shutdown", done_if_down=True)
+    return move_steps.dispatch_to_source(move, uow, "reshape", "shutdown", done_if_down=True)
 
 
 @cold_move.pivot
@@ -149,16 +149,18 @@ def start_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Have it run there, if it ran before."""
     if not move_steps.of(move, uow).was_running:
         return move
-    return move_steps.ask_target(move, uow, "power_on")
+    return move_steps.dispatch_to_target(move, uow, "power_on")
 
 
 @cold_move.step
 def await_confirmation(move: Move, uow: UnitOfWork) -> Outcome[Move]:
-    """Hand it over; the source keeps its room until somebody decides."""
+    """Hand it over; the source keeps its allocation until the move is confirmed or reverted."""
     migration = move_steps.of(move, uow)
     if migration.state is MigrationState.ERROR:
         # Taken up again after its source was given up: there is nothing to revert to.
-        move_steps.settle(uow, move_steps.save(uow, migration, state=MigrationState.CONFIRMED))
+        move_steps.leave_as_before(
+            uow, move_steps.save(uow, migration, state=MigrationState.CONFIRMED)
+        )
         return move
     move_steps.save(uow, migration, state=MigrationState.FINISHED)
     instance = must_get(uow, move.instance_id)

@@ -21,7 +21,7 @@ LOST_GUEST = "lost_guest"
 SHELVED_DISK = "shelved_disk"
 """Where the request spec of a shelved instance keeps the snapshot of its disk.
 
-Beside the instance and not among the images: nobody can remove it while it is all there is.
+With the instance and not among the images: nobody can remove it while it is all there is.
 """
 
 
@@ -76,7 +76,7 @@ def has_local_disk(instance: Instance) -> bool:
 
 
 def disk_in(result: Json, host: str) -> dict[str, Any]:
-    """Return the disk that a host has answered; `HostRefused` for a host that names none.
+    """Return the disk that a host reported; `HostRefused` for a host that names none.
 
     What is not named cannot be fetched: before anything is destroyed, this is found out.
     """
@@ -114,8 +114,8 @@ def lost_guest(instance: Instance) -> str | None:
     fault = instance.fault or {}
     if instance.state is not InstanceState.ERROR:
         return None
-    said = (fault.get("data") or {}).get(LOST_GUEST)
-    return str(said) if said else None
+    state = (fault.get("data") or {}).get(LOST_GUEST)
+    return str(state) if state else None
 
 
 def ran(instance: Instance) -> bool:

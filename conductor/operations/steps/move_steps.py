@@ -1,4 +1,4 @@
-"""What all moves have in common: what is held where, and who is asked for what.
+"""What all moves share: their migration record, allocations on both ends, and dispatches.
 
 While a move runs, the migration holds the source's allocation and the instance the target's
 (`Migration` says which side the instance lives on), so that at every step both ends are exact.
@@ -51,7 +51,7 @@ _LOST = (InstanceState.ERROR, InstanceState.DELETED)
 class Move:
     """Where one move stands; its migration knows both ends. `tried` are targets that failed.
 
-    `disk` is what the source has said of its disk, for the target to take and prove.
+    `disk` is what the source reported of its disk, for the target to copy and verify.
     """
 
     instance_id: str
@@ -64,7 +64,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked of a move, before anything is held; `force` skips all rules but room."""
+    """What a move is to do, before anything is allocated; `force` skips all rules but capacity."""
 
     kind: MigrationKind
     flavor: Flavor
@@ -117,7 +117,7 @@ def check_target(instance: Instance, host: str | None, uow: UnitOfWork, *, same:
 
 
 def begin(new: NewOperation, uow: UnitOfWork, instance: Instance, plan: Plan) -> Move:
-    """Write the migration and say what is being done; nothing is held or moved yet."""
+    """Write the migration and the task state; nothing is allocated or moved yet."""
     migration = Migration(
         id=str(uuid.uuid5(uuid.UUID(new.id), "migration")),
         instance_id=instance.id,
@@ -178,8 +178,8 @@ def hand_source_back(move: Move, uow: UnitOfWork) -> Move:
     return move
 
 
-def ask_for_target(move: Move, uow: UnitOfWork) -> DispatchToScheduler[Move]:
-    """Ask the scheduler for a target with room, the alternates of an earlier answer first."""
+def select_target(move: Move, uow: UnitOfWork) -> DispatchToScheduler[Move]:
+    """Have the scheduler select a target, the alternates of an earlier selection first."""
     migration = of(move, uow)
     host_request = HostRequest(
         instance_id=move.instance_id,
@@ -199,7 +199,7 @@ def target_claimed(move: Move, result: Json) -> Move:
 
 
 def release_target(move: Move, uow: UnitOfWork) -> Move:
-    """Give the target's claim back and do not go there again."""
+    """Release the claim on the target and do not go there again."""
     migration = of(move, uow)
     if migration.target is None:
         return move
@@ -208,34 +208,34 @@ def release_target(move: Move, uow: UnitOfWork) -> Move:
     return replace(move, tried=(*move.tried, target))
 
 
-def ask_target(
+def dispatch_to_target(
     move: Move, uow: UnitOfWork, verb: str, power: str | None = None, **options: Any
 ) -> DispatchToHost[Move]:
-    """Ask the target; with `power`, for a guest of the new size on the claimed place."""
+    """Dispatch to the target; `power` adds a guest of the new size on the claimed place."""
     migration = of(move, uow)
     args = _target_guest(move, uow, power) if power else {}
     return DispatchToHost(move, migration.target or "", move.instance_id, verb, args, **options)
 
 
-def ask_for_guest(
+def create_on_target(
     move: Move, uow: UnitOfWork, power: str, root_disk: RootDisk | None
 ) -> DispatchToHost[Move]:
-    """Ask the target to create the guest, on a root disk that comes from there."""
+    """Dispatch the creation of the guest to the target; `root_disk` says where its disk is from."""
     target = of(move, uow).target or ""
     args = _target_guest(move, uow, power, root_disk)
     return DispatchToHost(move, target, move.instance_id, "spawn", args)
 
 
-def awaited_disk(move: Move, uow: UnitOfWork) -> RootDisk | None:
-    """Return the disk of a guest that waits for its own from the source, if it has one there."""
+def disk_to_copy(move: Move, uow: UnitOfWork) -> RootDisk | None:
+    """Return the root disk of a guest whose own is to be copied from the source, if it is there."""
     local = has_local_disk(must_get(uow, move.instance_id))
     return RootDisk(origin="copy") if local else None
 
 
-def ask_source(
+def dispatch_to_source(
     move: Move, uow: UnitOfWork, verb: str, power: str | None = None, **options: Any
 ) -> DispatchToHost[Move]:
-    """Ask the source; with `power`, for a guest of the old size on its old place."""
+    """Dispatch to the source; `power` adds a guest of the old size on its old place."""
     migration = of(move, uow)
     args = _source_guest(move, uow, power) if power else {}
     return DispatchToHost(move, migration.source, move.instance_id, verb, args, **options)
@@ -270,7 +270,7 @@ def give_up_source(move: Move, uow: UnitOfWork, state: MigrationState) -> Migrat
     return save(uow, migration, state=state)
 
 
-def settle(uow: UnitOfWork, migration: Migration) -> None:
+def leave_as_before(uow: UnitOfWork, migration: Migration) -> None:
     """Leave the instance as running, stopped or shelved as it was before the move."""
     instance = must_get(uow, migration.instance_id)
     running, shelved = migration.was_running, instance.state is InstanceState.SHELVED

@@ -44,7 +44,9 @@ def host_of(power: Power, uow: UnitOfWork) -> str:
     return host
 
 
-def settle(power: Power, uow: UnitOfWork, state: InstanceState, power_state: PowerState) -> None:
+def write_state(
+    power: Power, uow: UnitOfWork, state: InstanceState, power_state: PowerState
+) -> None:
     """Write the state that the operation has brought about."""
     instance = must_get(uow, power.instance_id)
     settled = replace(instance, state=state, power_state=power_state, task_state=None, fault=None)

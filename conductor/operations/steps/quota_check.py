@@ -35,26 +35,28 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked by size and resource class; `counted` where use holds it already."""
+class Requested:
+    """Requested amounts by size and resource class; `counted` where use holds it already."""
 
     amounts: Mapping[str, int]
     counted: bool = False
 
 
-def check_quota(uow: UnitOfWork, owner: Owner, asked: Mapping[str, int]) -> None:
-    """Raise `Rejected` (`quota_exceeded`) where use and `asked` together exceed a limit.
+def check_quota(uow: UnitOfWork, owner: Owner, requested: Mapping[str, int]) -> None:
+    """Raise `Rejected` (`quota_exceeded`) where use and `requested` together exceed a limit.
 
-    Holds the project's quota until the end of the transaction: whoever asks next sees what this
-    one added. `asked` is by size and resource class, as `size_of` has it; nothing of something
+    Locks the project's quota until the end of the transaction: the next request sees what this
+    one added. `requested` is by size and resource class, as `size_of` has it; nothing of something
     is always within its limit, even a limit that was lowered below what is used.
     """
-    _check(uow, uow.catalogue.lock("quota", owner.project_id), owner, Asked(asked))
+    _check(uow, uow.catalogue.lock("quota", owner.project_id), owner, Requested(requested))
 
 
-def check_again(uow: UnitOfWork, owner: Owner, asked: Mapping[str, int]) -> None:
-    """Raise `Rejected` where use exceeds a limit now; what was asked is part of it already."""
-    _check(uow, uow.catalogue.get("quota", owner.project_id), owner, Asked(asked, counted=True))
+def check_again(uow: UnitOfWork, owner: Owner, requested: Mapping[str, int]) -> None:
+    """Raise `Rejected` where use exceeds a limit now; what was requested is part of it already."""
+    _check(
+        uow, uow.catalogue.get("quota", owner.project_id), owner, Requested(requested, counted=True)
+    )
 
 
 def size_of(flavor: Flavor, image: Image | None, count: int = 1) -> dict[str, int]:
@@ -78,22 +80,24 @@ def growth(instance: Instance, flavor: Flavor) -> dict[str, int]:
     return {name: amount for name, amount in more.items() if amount > 0}
 
 
-def _check(uow: UnitOfWork, entry: CatalogueEntry | None, owner: Owner, asked: Asked) -> None:
+def _check(
+    uow: UnitOfWork, entry: CatalogueEntry | None, owner: Owner, requested: Requested
+) -> None:
     if entry is None:
         return
     quota = parse(QuotaBody, entry.body)
-    _within(uow, quota, asked, Owner(owner.project_id))
+    _within(uow, quota, requested, Owner(owner.project_id))
     of_user = quota.users.get(owner.user_id or "")
     if of_user is not None:
-        _within(uow, of_user, asked, owner)
+        _within(uow, of_user, requested, owner)
 
 
-def _within(uow: UnitOfWork, limits: LimitsBody, asked: Asked, owner: Owner) -> None:
+def _within(uow: UnitOfWork, limits: LimitsBody, requested: Requested, owner: Owner) -> None:
     every = {**{name: getattr(limits, name) for name in SIZES}, **limits.classes}
     wanted = {
         name: limit
         for name, limit in every.items()
-        if limit != UNLIMITED and asked.amounts.get(name, 0) > 0
+        if limit != UNLIMITED and requested.amounts.get(name, 0) > 0
     }
     if not wanted:
         return
@@ -101,9 +105,9 @@ def _within(uow: UnitOfWork, limits: LimitsBody, asked: Asked, owner: Owner) -> 
     if wanted.keys() - set(SIZES):
         used.update(_use_by_class(uow, owner))
     for name, limit in wanted.items():
-        has, more = used.get(name, 0), 0 if asked.counted else asked.amounts[name]
+        has, more = used.get(name, 0), 0 if requested.counted else requested.amounts[name]
         if has + more > limit:
-            message = f"{name} is {asked.amounts[name]}: {owner} uses {has} of {limit}"
+            message = f"{name} is {requested.amounts[name]}: {owner} uses {has} of {limit}"
             raise Rejected("quota_exceeded", message, key=name, used=has, limit=limit)
 
 

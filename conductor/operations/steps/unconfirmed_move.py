@@ -14,8 +14,8 @@ from models.lifecycle import InstanceState, MigrationState, TaskState
 from models.messages.requests import InstanceRequest, Request
 
 
-def awaited(new: NewOperation, uow: UnitOfWork, task_state: TaskState) -> Move:
-    """Return the newest finished move of the instance; raise `Rejected` when none awaits."""
+def begin_decision(new: NewOperation, uow: UnitOfWork, task_state: TaskState) -> Move:
+    """Write the task state and return the newest finished move; `Rejected` when none waits."""
     request = cast(InstanceRequest, new.request)
     instance = uow.instances.get(request.instance_id)
     finished = uow.migrations.where(instance_id=request.instance_id, state=MigrationState.FINISHED)

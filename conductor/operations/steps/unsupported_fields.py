@@ -105,8 +105,8 @@ def _slip(key: str, known: Collection[str]) -> str:
     return f"no metadata of this name is read{hint}" if hint else ""
 
 
-def _traits_exist(said: Iterable[str], scope: str) -> None:
-    for key in said:
+def _traits_exist(keys: Iterable[str], scope: str) -> None:
+    for key in keys:
         before, colon, name = key.partition(":")
         if colon and before.startswith(scope):
             _trait_exists(key, name, name)

@@ -13,7 +13,7 @@ import httpx
 import structlog
 import tenacity
 
-from conductor.throttled_log import RareWarnings
+from conductor.throttled_log import ThrottledLog
 from models.errors import Broken, Rejected, Unreachable
 
 OLDEST: Final = (1, 38)
@@ -79,13 +79,13 @@ class PlacementClient:
         *,
         transport: httpx.BaseTransport | None = None,
         wait: tenacity.wait.wait_base = _WAIT,
-        warnings: RareWarnings | None = None,
+        warnings: ThrottledLog | None = None,
     ) -> None:
         address, self._secrets = _address(url)
         self.shown = str(address)
         self._http = httpx.Client(base_url=address, timeout=_TIMEOUT, transport=transport)
         self._wait = wait
-        self._warnings = warnings or RareWarnings()
+        self._warnings = warnings or ThrottledLog()
         self._lock = threading.Lock()
         self._version: Version | None = None
 
@@ -138,7 +138,7 @@ class PlacementClient:
         try:
             return retrying(self._asked, question, headers)
         except Unreachable as error:
-            self._warnings.say("Placement does not answer", at=self.shown, reason=error.message)
+            self._warnings.warn("Placement does not answer", at=self.shown, reason=error.message)
             raise
 
     def _asked(self, question: Question, headers: Mapping[str, str]) -> Answer:
@@ -172,7 +172,7 @@ class PlacementClient:
                 f"Placement at {self.shown} refuses our credentials for {question.method} "
                 f"{question.path} ({answer.status})"
             )
-            self._warnings.say("Placement refuses our credentials", at=self.shown)
+            self._warnings.warn("Placement refuses our credentials", at=self.shown)
             raise Rejected("placement_credentials", message, key="CONDUCTOR_PLACEMENT_URL")
         if answer.status >= 500:
             raise self._away(question, f"it answers {answer.status}", answer.request_id)

@@ -20,7 +20,7 @@ from conductor.placement.sync.provider_tree import ProviderTree
 from conductor.store.change_feed import Follower
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Host, Provider
-from conductor.throttled_log import RareWarnings
+from conductor.throttled_log import ThrottledLog
 from models.errors import Broken, ConductorError, Rejected, Unreachable
 
 
@@ -73,7 +73,7 @@ class PlacementMirror:
         self._others: Follower[Provider] = Follower("id", lambda provider: provider.generation)
         self._due: dict[str, str] = {}
         # What is refused for good is tried again all the same, each second: somebody may mend it.
-        self._warnings = RareWarnings()
+        self._warnings = ThrottledLog()
 
     def claim(self, consumer_ids: Sequence[str], request_id: str = "") -> None:
         """Write there what these hold here, all or none; the server logs the request's id too.
@@ -106,7 +106,7 @@ class PlacementMirror:
                 self._write(root)
             except ConductorError as error:
                 failed[root] = name
-                self._warnings.say(f"placement differs at {name}", reason=error.message)
+                self._warnings.warn(f"placement differs at {name}", reason=error.message)
                 if isinstance(error, Unreachable):
                     failed.update(self._due)
                     break
