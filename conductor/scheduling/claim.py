@@ -18,8 +18,9 @@ from conductor.placement.resources import room
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.host_selection import Selection
 from conductor.scheduling.request.group_rules import GroupRule, allows
-from conductor.scheduling.request.request_spec import RequestSpec, place
+from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.request.select_hosts import group_rule
+from conductor.scheduling.request.shape_placement import place
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Host, Instance, Migration
 from models.errors import Conflict

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from conductor.placement.local.host_claims import HostAllocation, charged
 from conductor.placement.resources import Ratios, inventory_of
-from conductor.scheduling.request.request_spec import shape_of
+from conductor.scheduling.request.instance_shape import shape_of
 from conductor.store.ports import Store
 from conductor.store.records import Allocation, Heartbeat, Host, Instance
 from models.hardware import Flavor, HostCell, HostTopology, Image, Placement, span

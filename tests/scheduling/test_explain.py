@@ -9,7 +9,8 @@ from conductor.scheduling.analysis.explanation import POSSIBLE, history_of, verd
 from conductor.scheduling.fleet.fit_cache import Fits, Lack, lack_of
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.host_selection import select_host
-from conductor.scheduling.request.request_spec import place, shape_of
+from conductor.scheduling.request.instance_shape import shape_of
+from conductor.scheduling.request.shape_placement import place
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Decision
 from models.hardware import Flavor, HostTopology, Misfit, PagePool

@@ -10,7 +10,8 @@ import pytest
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.scheduling.filters.numa_filter import has_numa_cells
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
-from conductor.scheduling.request.request_spec import RequestSpec, shape_of
+from conductor.scheduling.request.instance_shape import shape_of
+from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.store.records import Host
 from models.hardware import GuestTopology, HostCell, HostTopology, Misfit, PagePool, span
 from models.hardware.fitting.fit_guest import fit

@@ -17,7 +17,8 @@ from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import SHARING
 from conductor.scheduling.analysis.explanation import history_of, verdicts
 from conductor.scheduling.fleet_cache import FleetCache
-from conductor.scheduling.request.request_spec import RequestSpec, shape_of
+from conductor.scheduling.request.instance_shape import shape_of
+from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.request.shared_providers import SharedProviders
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Allocation, Inventory, Provider

@@ -16,7 +16,9 @@ from conductor.scheduling.analysis.what_if import Guest, WhatIf
 from conductor.scheduling.fleet.fleet_snapshot import Aggregate, Catalogue, Fleet
 from conductor.scheduling.host_selection import NoHost
 from conductor.scheduling.request.group_rules import GroupRule
-from conductor.scheduling.request.request_spec import RequestSpec, place, shape_of
+from conductor.scheduling.request.instance_shape import shape_of
+from conductor.scheduling.request.request_spec import RequestSpec
+from conductor.scheduling.request.shape_placement import place
 from conductor.scheduling.request.shared_providers import SharedProviders
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host, Inventory, Provider

@@ -22,7 +22,7 @@ from conductor.placement.providers import over_committed
 from conductor.placement.request_groups import CandidateRequest, TraitRule
 from conductor.placement.resources import MOST, OVERRIDE
 from conductor.processes.database_access import DatabaseAccess, open_database
-from conductor.scheduling.request.request_spec import shape_of
+from conductor.scheduling.request.instance_shape import shape_of
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import Inventory, Provider
 from conductor.transactions import Transactions

@@ -8,7 +8,8 @@ from conductor.placement.local.host_claims import HostAllocation, charged
 from conductor.scheduling.analysis.shape_count import ShapeCounter
 from conductor.scheduling.filters.capacity_filters import UNBOUNDED, instances_left, not_crowded
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
-from conductor.scheduling.request.request_spec import RequestSpec, place
+from conductor.scheduling.request.request_spec import RequestSpec
+from conductor.scheduling.request.shape_placement import place
 from conductor.scheduling.request.shared_providers import allocation_candidate
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store.records import Host

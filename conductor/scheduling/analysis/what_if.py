@@ -19,7 +19,8 @@ from conductor.scheduling.fleet.fit_cache import Fits
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.fleet.host_columns import left_column
 from conductor.scheduling.host_selection import NoHost, Selection, apply_selection, select_host
-from conductor.scheduling.request.request_spec import RequestSpec, place
+from conductor.scheduling.request.request_spec import RequestSpec
+from conductor.scheduling.request.shape_placement import place
 from conductor.scheduling.request.shared_providers import ProviderAmounts, allocation_candidate
 from conductor.scheduling.settings import SchedulingSettings
 from models.hardware import FrozenMap, Misfit

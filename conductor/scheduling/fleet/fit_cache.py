@@ -15,7 +15,8 @@ import numpy as np
 
 from conductor.scheduling.fleet.filter_verdicts import EXAMPLES, Removal
 from conductor.scheduling.fleet.fleet_snapshot import Fleet, Mask
-from conductor.scheduling.request.request_spec import Shape, place
+from conductor.scheduling.request.instance_shape import Shape
+from conductor.scheduling.request.shape_placement import place
 from conductor.store.records import Host, Inventory
 from models.hardware import CellMisfit, GuestCell, GuestTopology, HostTopology, Misfit, Placement
 from models.hardware.fitting.misfits import page_text

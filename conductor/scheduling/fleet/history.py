@@ -11,7 +11,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from conductor.scheduling.request.request_spec import RequestSpec, Shape
+from conductor.scheduling.request.instance_shape import Shape
+from conductor.scheduling.request.request_spec import RequestSpec
 
 REMEMBERED: Final = 1_000
 """After so many requests all earlier ones count half."""

@@ -9,7 +9,7 @@ from operator import or_
 from conductor.placement.host_requirements import CAPABILITIES, has_trait, is_of
 from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.fleet.fleet_snapshot import CellColumn, HostColumn
-from conductor.scheduling.request.request_spec import Shape
+from conductor.scheduling.request.instance_shape import Shape
 from conductor.store.records import Host
 from models.hardware import (
     ANY_PAGES,

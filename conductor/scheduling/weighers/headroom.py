@@ -21,7 +21,7 @@ from conductor.scheduling.fleet.host_columns import (
     free_memory_mib,
     left_column,
 )
-from conductor.scheduling.request.request_spec import Shape
+from conductor.scheduling.request.instance_shape import Shape
 
 SHAPES_WEIGHED: Final = 8
 ROUNDING: Final = 1e-9
