@@ -1,1 +1,1 @@
-"""From a request to a claim on a host, with reasons."""
+"""From a request for hosts to a claim on them, with reasons for every refusal."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Questions about decisions and capacity; nothing here is claimed."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The fleet in memory: hosts, columns, checks, cached fits, recent history."""

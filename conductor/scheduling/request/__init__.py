@@ -1,1 +1,1 @@
-"""ROOM."""
+"""From a `SelectHosts` message to request specs, and from decisions to the reply."""
