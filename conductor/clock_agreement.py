@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from conductor.store.ports import Store
-from conductor.throttled_log import ThrottledLog
 from conductor.upkeep import PeriodicWork
+from models.throttled_log import ThrottledLog
 from models.units import seconds_text
 
 TOLERATED_S: Final = 5.0

@@ -18,10 +18,10 @@ import structlog
 
 from conductor.store.ports import Store
 from conductor.store.records import OutboxRow
-from conductor.throttled_log import ThrottledLog
 from models.errors import Conflict, Unreachable
 from models.messages.carrier import Carrier
 from models.messages.internal import OutgoingMessage
+from models.throttled_log import ThrottledLog
 
 log = structlog.get_logger(__name__)
 

@@ -19,6 +19,10 @@ TROUBLE = "trouble"
 """The kind of catalogue entries that say what fails of a process's periodic work."""
 
 
+REFUSED_REPORTS = "reports"
+"""The part under which a conductor names the accounts whose reports it does not take."""
+
+
 class PeriodicWork:
     """The periodic work of one process.
 

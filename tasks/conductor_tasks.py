@@ -41,6 +41,7 @@ from tasks.dead_letter_reading import (
 )
 from tasks.flower.event_stream import EventStream
 from tasks.flower.flower_events import heard
+from tasks.report_limits import ReportLimits
 from tasks.routing import is_ours, work_queue
 
 PREFETCH = 32
@@ -50,6 +51,8 @@ KINDS: Mapping[str, frozenset[str]] = {
     REPORTS: frozenset({REPLY, REGISTRATION, HEARTBEAT, INVENTORY_REPORT, PROGRESS}),
 }
 """What each queue takes: a sender's exchange leads to one of them, and it may send nothing else."""
+
+_FAILED = "handler_failed"
 
 _log = structlog.get_logger(__name__)
 
@@ -90,15 +93,20 @@ class Conductor(Protocol):
 
 
 def serve_conductor(
-    broker_url: str, conductor: Conductor, events: EventStream, threads: int = 4
+    broker_url: str,
+    conductor: Conductor,
+    events: EventStream,
+    threads: int = 4,
+    limits: ReportLimits | None = None,
 ) -> int:
     """Run the conductor's process until it is told to stop; return its exit code.
 
     `events` speaks as `node_name("conductor")`; the caller closes it afterwards.
     """
+    limits = limits or ReportLimits(account_in(broker_url))
     app = make_app(broker_url, (work_queue(CONDUCTOR), work_queue(REPORTS)))
     store_retry = StoreRetry()
-    register(app, conductor, store_retry, events)
+    register(app, conductor, store_retry, events, limits)
     consuming = Consuming(
         PREFETCH,
         store_retry,
@@ -106,16 +114,22 @@ def serve_conductor(
         record_dead_letter=functools.partial(record_dead_letter, conductor),
         record=functools.partial(record, conductor),
         kinds=KINDS,
+        limits=limits,
     )
     return serve(app, CONDUCTOR, consuming, threads)
 
 
 def register(
-    app: Celery, conductor: Conductor, store_retry: StoreRetry, events: EventStream | None = None
+    app: Celery,
+    conductor: Conductor,
+    store_retry: StoreRetry,
+    events: EventStream | None = None,
+    limits: ReportLimits | None = None,
 ) -> None:
     """Make the tasks of the queues `conductor` and `reports` known to `app`.
 
-    `events` is told what hosts do, by those of their reports that count.
+    `events` is told what hosts do, by those of their reports that count. `limits` says which
+    refused reports are kept as dead letters: all, without it.
     """
     shell = _Shell(conductor, store_retry)
     own = account_in(app.conf.broker_url)
@@ -133,7 +147,7 @@ def register(
 
     def report(handle: Callable[[Mapping[str, Any]], object]) -> Callable[..., None]:
         def run(task: Task[Any, Any], /, **body: Any) -> None:
-            shell.run(task, REPORTS, lambda: hear(task, body))
+            shell.run(task, REPORTS, lambda: hear(task, body), _refusals_kept(task, limits))
 
         def hear(task: Task[Any, Any], body: Mapping[str, Any]) -> None:
             asked: Any = task.request
@@ -188,6 +202,17 @@ def _answerable(reply_to: str | None) -> tuple[str | None, Rejected | None]:
     return None, Rejected("reply_to_invalid", message, key="reply_to")
 
 
+def _refusals_kept(task: Task[Any, Any], limits: ReportLimits | None) -> Callable[[str], bool]:
+    """Return what says, by the code of a refusal, whether a record of this report is kept."""
+    asked: Any = task.request
+    account = asked.properties.get("user_id") or ""
+
+    def is_kept(code: str) -> bool:
+        return limits is None or limits.keeps_refusal(account, code)
+
+    return functools.cache(is_kept)  # a message that is tried again is counted once
+
+
 class _Shell:
     """Runs handlers; the message of one that fails is kept as a dead letter that says why."""
 
@@ -195,21 +220,36 @@ class _Shell:
         self._conductor = conductor
         self._patience = store_retry
 
-    def run(self, task: Task[Any, Any], queue: str, call: Callable[[], None]) -> None:
-        settle(self._patience, lambda: self._kept(task, queue, call))
+    def run(
+        self,
+        task: Task[Any, Any],
+        queue: str,
+        call: Callable[[], None],
+        is_kept: Callable[[str], bool] = lambda _code: True,
+    ) -> None:
+        """Run `call`; of what it raises, `is_kept` says by its code whether a record is kept."""
+        settle(self._patience, lambda: self._kept(task, queue, call, is_kept))
 
-    def _kept(self, task: Task[Any, Any], queue: str, call: Callable[[], None]) -> None:
+    def _kept(
+        self,
+        task: Task[Any, Any],
+        queue: str,
+        call: Callable[[], None],
+        is_kept: Callable[[str], bool],
+    ) -> None:
         try:
             call()
         except (Unreachable, Conflict):
             raise
         except Rejected as error:
-            self._record_dead_letter(task, queue, f"{error.code}: {error.message}")
+            if is_kept(error.code):
+                self._record_dead_letter(task, queue, f"{error.code}: {error.message}")
         except Exception as error:  # noqa: BLE001  # whatever it is, the message must not vanish
-            _log.exception("a handler failed", task=task.name, id=task.request.id)
-            self._record_dead_letter(
-                task, queue, f"its handler failed: {type(error).__name__}: {error}"
-            )
+            if is_kept(_FAILED):
+                _log.exception("a handler failed", task=task.name, id=task.request.id)
+                self._record_dead_letter(
+                    task, queue, f"its handler failed: {type(error).__name__}: {error}"
+                )
 
     def _record_dead_letter(self, task: Task[Any, Any], queue: str, reason: str) -> None:
         dead_letter = dead_letter_of(task.request, queue, reason, time.time())

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from conductor.cli.rendering.json_views import HostStatus, host_view, moment, unanswered_view
+from conductor.clock_agreement import CLOCK
 from conductor.liveness import MOST_UNANSWERED, UNANSWERED_AFTER_S, unanswered
 from conductor.operations.engine.wait_reasons import ON_HOST
 from conductor.store.ports import UnitOfWork
 from conductor.store.records import OperationRecord, Tally
+from conductor.upkeep import REFUSED_REPORTS
 from models.ids import compute_queue
 from models.json_types import JsonDict
 from models.messages.internal import CONDUCTOR, DEAD_LETTERS, ECHO, REPORTS, SCHEDULER
@@ -75,6 +77,17 @@ def _host_queue(host: str, depth: Depth | None) -> Finding | None:
 def _unread(queue: str, depth: Depth, remedy: str) -> Finding:
     detail = f"nobody reads it, {depth.messages} messages wait: {remedy}"
     return Finding(f"queue {queue}", "degraded", True, detail, {"messages": depth.messages})
+
+
+def of_periodic_work(troubles: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Return what processes have noted of themselves (`conductor.upkeep.troubles`)."""
+    for name, why in troubles:
+        process, _, part = name.rpartition("/")
+        if part == REFUSED_REPORTS:
+            yield Finding(f"reports to {process}", "degraded", False, why)
+        else:
+            # A clock that is off harms nothing: it is the database's that counts.
+            yield Finding(f"work of {name}", "away", part != CLOCK, why)
 
 
 def of_hosts(sights: Sequence[HostStatus]) -> Finding:

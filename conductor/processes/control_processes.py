@@ -26,6 +26,7 @@ from conductor.processes.metrics_exporter import (
     SystemMetrics,
     TimedScheduler,
     conflict_counter,
+    refusal_counter,
     served,
 )
 from conductor.processes.periodic import Job, periodic_jobs
@@ -36,7 +37,7 @@ from conductor.store.open_store import open_store
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Heartbeat, OperationRecord
 from conductor.transactions import Transactions
-from conductor.upkeep import PeriodicWork
+from conductor.upkeep import REFUSED_REPORTS, PeriodicWork
 from models.errors import Rejected
 from models.json_types import Json
 from models.lifecycle import OperationState
@@ -45,17 +46,20 @@ from models.messages.internal import shown_arguments
 from models.messages.requests import PREFIX
 from models.tables.schema_upgrade import check_ready
 from tasks.app import make_app
+from tasks.broker_accounts import account_in
 from tasks.conductor_tasks import serve_conductor
 from tasks.consuming.task_worker import check_broker, node_name
 from tasks.flower.event_stream import EventStream
 from tasks.flower.flower_events import given_up
 from tasks.flower.operation_results import ResultShower, Shown, event_of
 from tasks.queue_depths import queue_depths
+from tasks.report_limits import ReportLimits
 from tasks.scheduler_tasks import serve_scheduler
 from tasks.sending.celery_carrier import CeleryCarrier
 
 SHOW_ENDS_EVERY_S: Final = 5.0
 CLOCK_EVERY_S: Final = 10.0
+REFUSALS_EVERY_S: Final = 5.0
 FORGET_EVERY_S: Final = 0.2
 """Well below the second after which a letter's row is swept and sent again."""
 
@@ -79,7 +83,9 @@ def run_conductor(settings: Settings) -> int:
         registry.register(SystemMetrics(means.store, partial(queue_depths, means.app)))
         publish = partial(_show, means.events, shower, Ends(registry))
         service = build_service(settings, means.store, means.carrier, means.name, publish)
+        limits = ReportLimits(account_in(settings.broker_url), refusal_counter(registry))
         jobs: tuple[Job, ...] = (
+            Job("reports", partial(_note_refusals, limits, service.periodic_work), REFUSALS_EVERY_S),
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
             Job("confirm", service.confirm_old_moves, CONFIRM_EVERY_S),
@@ -94,7 +100,7 @@ def run_conductor(settings: Settings) -> int:
             jobs = (*jobs, Job("show ends", look, SHOW_ENDS_EVERY_S))
         with served(settings, registry), periodic_jobs(*jobs):
             code = serve_conductor(
-                settings.broker_url, service, means.events, settings.conductor_threads
+                settings.broker_url, service, means.events, settings.conductor_threads, limits
             )
         service.transactions.outbox.delete_sent()
         if shower is not None:
@@ -156,6 +162,15 @@ def _process_parts(settings: Settings, role: str) -> Iterator[ProcessParts]:
         events.close()
         carrier.close()
         store.close()
+
+
+def _note_refusals(limits: ReportLimits, work: PeriodicWork) -> None:
+    """Let `health` name the accounts whose reports are not taken."""
+    summary = limits.summary()
+    if summary is None:
+        work.clear(REFUSED_REPORTS)
+    else:
+        work.note(REFUSED_REPORTS, f"not taken: {summary}")
 
 
 def _beat(transactions: Transactions, name: str, kind: str) -> Callable[[], None]:

@@ -151,6 +151,17 @@ def conflict_counter(registry: CollectorRegistry) -> Callable[[str], None]:
     return lambda code: counter.labels(code).inc()
 
 
+def refusal_counter(registry: CollectorRegistry) -> Callable[[str], None]:
+    """Return what counts reports of hosts that are not taken, by the code of the reason."""
+    counter = Counter(
+        "conductor_refused_reports",
+        "Reports that were refused, or acknowledged unread because their account sent too many.",
+        ["code"],
+        registry=registry,
+    )
+    return lambda code: counter.labels(code).inc()
+
+
 @contextmanager
 def served(settings: Settings, registry: CollectorRegistry) -> Iterator[None]:
     """Answer scrapes on the port that is set, if one is; raise `Rejected` where it is taken."""

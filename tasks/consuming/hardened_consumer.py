@@ -25,7 +25,13 @@ from models.errors import Rejected, Unreachable
 from tasks.consuming.store_retry import GivenBackError, StoreRetry
 from tasks.flower.event_stream import EventStream, WorkerEvents
 from tasks.message_validation import complaint, trimmed_headers
-from tasks.routing import DIFFERS, dead_letter_queue, declare_topology
+from tasks.report_limits import (
+    UNREADABLE,
+    ReportLimits,
+    account_of_message,
+    complaint_of_report_size,
+)
+from tasks.routing import DIFFERS, REPORTS_EXCHANGE, dead_letter_queue, declare_topology
 
 EX_WRONG, EX_SOFTWARE = 2, 70
 REFUSED = (AccessRefused, NotAllowed)
@@ -61,6 +67,8 @@ class Consuming:
     other: str | None = None
     kinds: Mapping[str, Container[str]] = field(default_factory=dict)
     """The tasks of each queue, where one process consumes several; else all that it knows."""
+    limits: ReportLimits | None = None
+    """Bounds what comes from the queue of reports; without it nothing is bounded."""
 
 
 class EventsStep(bootsteps.StartStopStep):
@@ -181,7 +189,13 @@ class HardenedConsumer(Consumer):
 
         def handle_checked(message: Message) -> None:
             self._rename(message)
-            wrong = complaint(message, self._known_to(message), datetime.now(UTC))
+            limits = self._limits_of(message)
+            if limits is not None and limits.exceeds_rate(message):
+                self.acknowledge(message)
+                return
+            wrong = (complaint_of_report_size(message) if limits is not None else None) or (
+                complaint(message, self._known_to(message), datetime.now(UTC))
+            )
             if wrong is not None:
                 self._refuse(message, wrong)
                 return
@@ -209,7 +223,7 @@ class HardenedConsumer(Consumer):
 
     def keep(self, call: Callable[[], None], message: Message) -> None:
         """Run `call` on the pool until it has succeeded, then acknowledge the message."""
-        acknowledge = functools.partial(self._acknowledge, message)
+        acknowledge = functools.partial(self.acknowledge, message)
         self.pool.apply_async(self._kept, (call,), callback=acknowledge)
 
     def _kept(self, call: Callable[[], None]) -> bool:
@@ -220,11 +234,21 @@ class HardenedConsumer(Consumer):
             return False
         return True
 
-    def _acknowledge(self, message: Message, safe: bool) -> None:
+    def acknowledge(self, message: Message, safe: bool = True) -> None:
+        """Acknowledge a message that is `safe`, from any thread."""
         if safe:
             self.call_soon_ack(message.ack_log_error, _log, self.connection_errors)
 
+    def _limits_of(self, message: Message) -> ReportLimits | None:
+        """Return the limits for a message of the queue of reports, and of no other."""
+        limits = self.consuming.limits
+        return limits if limits and self._queue_of(message) == REPORTS_EXCHANGE.name else None
+
     def _refuse(self, message: Message, wrong: str) -> None:
+        limits = self._limits_of(message)
+        if limits is not None and not limits.keeps_refusal(account_of_message(message), UNREADABLE):
+            self.acknowledge(message)
+            return
         queue = self._queue_of(message)
         _log.warning("message refused", queue=queue, reason=wrong)
         record = self.consuming.record
@@ -284,4 +308,8 @@ class DeadLetterStep(bootsteps.ConsumerStep):
     def _take(self, message: Message) -> None:
         record_dead_letter = self._parent.consuming.record_dead_letter
         assert record_dead_letter is not None  # the step is included only then
+        limits = self._parent.consuming.limits
+        if limits is not None and not limits.keeps_dead_letter(message):
+            self._parent.acknowledge(message)
+            return
         self._parent.keep(functools.partial(record_dead_letter, message), message)

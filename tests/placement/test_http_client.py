@@ -13,8 +13,8 @@ from conductor.placement.http.http_client import READ_TRIES, PlacementClient, Qu
 from conductor.placement.http.http_placement import HttpPlacement
 from conductor.placement.providers import Consumer
 from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
-from conductor.throttled_log import EVERY_S, ThrottledLog
 from models.errors import Broken, Rejected, Unreachable
+from models.throttled_log import EVERY_S, ThrottledLog
 
 URL = "http://placement.example:8778/placement"
 CONSUMER = "11111111-1111-4111-8111-111111111111"

@@ -55,6 +55,7 @@ class Stolen:
         """Return a fresh channel, which what is refused closes, of the account's connection."""
         if who not in self.connections:
             parameters = pika.URLParameters(self.urls.get(who, self.url))
+            parameters.heartbeat = 0  # between two tests nobody answers the broker's
             self.connections[who] = pika.BlockingConnection(parameters)
         channel = self.connections[who].channel()
         channel.confirm_delivery()
@@ -196,6 +197,48 @@ def test_no_request_comes_as_a_report(stolen: Stolen, task: str) -> None:
     dead = stolen.conductor.expect(what="dead", queue="reports", task=task)
     assert "is not known on this queue" in dead["reason"]
     assert stolen.conductor.told(what="request", task=task) == []
+
+
+def flood(stolen: Stolen, count: int, sent: dict[str, Any]) -> None:
+    """Send a message many times over a connection of its own, without waiting for confirms."""
+    connection = pika.BlockingConnection(pika.URLParameters(stolen.urls["host"]))
+    channel = connection.channel()
+    for _ in range(count):
+        channel.basic_publish("reports", "reports", **sent)
+    connection.close()
+
+
+def of_the_host(**more: Any) -> dict[str, Any]:
+    body = {**ALL_EXAMPLES[HEARTBEAT], "host": HOST, **more}
+    return message(HEARTBEAT, body, user_id=ACCOUNTS["host"])
+
+
+LARGE = {"boot_id": "b" * 4_000_000}
+
+
+@pytest.mark.parametrize(
+    ("count", "sent"),
+    [
+        (5_000, of_the_host()),
+        (5_000, of_the_host(host=VICTIM)),
+        (3_000, message("conductor.stop", {}, user_id=ACCOUNTS["host"])),
+        (3_000, message(REPLY, {"sender": VICTIM}, user_id=ACCOUNTS["host"])),
+        (30, of_the_host(**LARGE)),
+    ],
+    ids=["heartbeats", "of another host", "requests", "replies of another host", "4 MB"],
+)
+def test_a_flood_from_one_account_costs_next_to_nothing_and_holds_nobody_up(
+    stolen: Stolen, count: int, sent: dict[str, Any]
+) -> None:
+    before = len(stolen.conductor.told())
+    flood(stolen, count, sent)
+    other = f"other-{uuid.uuid4().hex[:8]}"
+    control_plane = stolen.open("nobody")
+    body = {**ALL_EXAMPLES[HEARTBEAT], "host": other}
+    control_plane.basic_publish("reports", "reports", **message(HEARTBEAT, body, user_id="guest"))
+    stolen.conductor.expect(what="heartbeat", host=other)
+    # A second of work is what a flood may cost; what it is let through in a minute is little more.
+    assert len(stolen.conductor.told()) - before < 1_000
 
 
 def test_a_sender_sends_requests_and_reads_its_answers(stolen: Stolen) -> None:

@@ -17,6 +17,7 @@ from conductor.cli.health_findings import (
     Finding,
     State,
     of_hosts,
+    of_periodic_work,
     of_queues,
     of_waiting,
     oldest_of,
@@ -81,13 +82,7 @@ def _processes() -> Iterable[Finding]:
         with open_database() as here, here.store.read() as uow:
             off_s = 0.0 if here.settings.embedded else clock_agreement.off_by(here.store)
             living = _living(here, uow)
-            living += [
-                # A clock that is off harms nothing: it is the database's that counts.
-                Finding(
-                    f"work of {name}", "away", not name.endswith(f"/{clock_agreement.CLOCK}"), why
-                )
-                for name, why in troubles(uow)
-            ]
+            living += of_periodic_work(troubles(uow))
             sights = operation_statuses_of(uow, uow.hosts.where(), here.settings.down_after_s)
             waiting = [*_troubles(uow), *of_waiting(uow)]
             oldest = oldest_of(uow.operations.census(), uow.now)

@@ -13,8 +13,8 @@ import httpx
 import structlog
 import tenacity
 
-from conductor.throttled_log import ThrottledLog
 from models.errors import Broken, Rejected, Unreachable
+from models.throttled_log import ThrottledLog
 
 OLDEST: Final = (1, 38)
 """The oldest microversion that says all we ask for: consumers have types from it on."""

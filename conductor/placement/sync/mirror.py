@@ -20,8 +20,8 @@ from conductor.placement.sync.provider_tree import ProviderTree
 from conductor.store.change_feed import Follower
 from conductor.store.ports import Store, UnitOfWork
 from conductor.store.records import Host, Provider
-from conductor.throttled_log import ThrottledLog
 from models.errors import Broken, ConductorError, Rejected, Unreachable
+from models.throttled_log import ThrottledLog
 
 
 @dataclass(frozen=True, slots=True)
