@@ -22,6 +22,8 @@ from kombu import Connection, Message
 from kombu.common import ignore_errors
 
 from models.errors import Rejected, Unreachable
+from models.throttled_log import RareWarnings
+from tasks.consuming.reconnecting import Backoff
 from tasks.consuming.store_retry import GivenBackError, StoreRetry
 from tasks.flower.event_stream import EventStream, WorkerEvents
 from tasks.message_validation import complaint, trimmed_headers
@@ -128,6 +130,8 @@ class HardenedConsumer(Consumer):
     def __init__(self, *args: Any, consuming: Consuming, **kwargs: Any) -> None:
         """Take what Celery's consumer takes, and `consuming`."""
         self.consuming = consuming
+        self._backoff = Backoff()
+        self._warnings = RareWarnings()
         kwargs["initial_prefetch_count"] = consuming.prefetch
         super().__init__(*args, **kwargs)
 
@@ -139,8 +143,10 @@ class HardenedConsumer(Consumer):
     def connect(self) -> Connection:
         """Return a connection to a broker that has our topology, once the store answers.
 
-        Declared each time: a broker may come back without its data.
+        Declared each time: a broker may come back without its data. Pauses before it when the
+        last connections were soon lost, as they are while our queue is missing.
         """
+        _wait(self._backoff.pause_s(time.monotonic()))
         while self.consuming.store_retry.is_over():
             maybe_shutdown()
             time.sleep(_TICK_S)
@@ -151,7 +157,7 @@ class HardenedConsumer(Consumer):
             if error.code == DIFFERS:
                 _log.critical("the broker is set up otherwise", reason=error.message)
                 raise WorkerShutdown(EX_WRONG) from error
-            _log.info("the topology is taken to be declared", reason=error.message)
+            self._warnings.say("the topology is taken to be declared", reason=error.message)
         except Unreachable as error:
             raise RecoverableConnectionError(str(error)) from error
         return connection
@@ -177,6 +183,11 @@ class HardenedConsumer(Consumer):
             else:
                 self.first_connection_attempt = False
                 return conn
+
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        """Say that the connection was lost, once a minute, and close what is left of it."""
+        self._warnings.say("the connection to the broker was lost", reason=str(exc))
+        super().on_connection_error_after_connected(exc)
 
     def register_with_event_loop(self, hub: Any) -> None:
         """Look once a second whether to let go; this also bounds how late a signal is seen."""

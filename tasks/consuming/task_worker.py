@@ -38,7 +38,12 @@ _EX_OK = 0
 _log = structlog.get_logger(__name__)
 # Two lines a message would say what the one line of its handler says better.
 # Of a refused message Celery would log where its handler was, as if that were the fault.
-_CHATTY = {"celery.worker.strategy": logging.WARNING, "celery.app.trace": logging.ERROR}
+# Of a connection that is lost again and again, our consumer logs one line a minute.
+_CHATTY = {
+    "celery.worker.strategy": logging.WARNING,
+    "celery.app.trace": logging.ERROR,
+    "celery.worker.consumer.consumer": logging.ERROR,
+}
 
 
 def check_broker(app: Celery, hosts: Sequence[str] = ()) -> None:

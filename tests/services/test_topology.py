@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import pika
@@ -14,10 +16,12 @@ from kombu import Connection
 from models.errors import Rejected, Unreachable
 from models.messages.internal import Instruction, Token, instruction_message
 from tasks.app import check_late_acknowledgement, make_app
+from tasks.consuming.reconnecting import FIRST_PAUSE_S, LASTS_S, MOST_PAUSE_S, Backoff
 from tasks.routing import declare_topology, is_ours
 from tasks.sending.celery_carrier import CeleryCarrier
 from tests.environment import variables
-from tests.services.processes import running
+from tests.limits import Limit
+from tests.services.processes import START_S, Process, running
 
 TOKEN = Token(operation_id="00000000-0000-4000-8000-000000000000", step="s", attempt=1, sequence=1)
 
@@ -83,6 +87,38 @@ def test_a_host_with_few_rights_works_and_reports(url: str, account_of_h1: str) 
         host.expect(what="instruction", instance_id="i")
         assert host.drain() == 0
     carrier.close()
+
+
+def test_a_host_whose_queue_is_missing_waits_for_it_and_says_so_once(
+    url: str, account_of_h1: str, tmp_path: Path
+) -> None:
+    channel = pika.BlockingConnection(pika.URLParameters(url)).channel()
+    channel.queue_delete("compute_h1")
+    errors = tmp_path / "errors"
+    host = Process("compute", account_of_h1, errors=errors)
+    limit = Limit(START_S)
+    while not (said := errors.read_text()).count("no queue 'compute_h1'"):
+        assert not limit.over
+        time.sleep(0.1)
+    with Connection(url) as connection:
+        declare_topology(connection, ["h1"])
+    host.wait_ready()
+    said = errors.read_text()
+    assert said.count("no queue 'compute_h1'") == 1, said
+    assert said.count("the topology is taken to be declared") == 1, said
+    assert "Traceback" not in said
+    host.kill()
+
+
+def test_a_connection_that_does_not_last_is_followed_by_ever_longer_pauses() -> None:
+    backoff, now, pauses = Backoff(), 0.0, []
+    for _ in range(7):
+        pauses.append(backoff.pause_s(now))
+        now += pauses[-1] + 0.5
+    assert pauses == [0.0, FIRST_PAUSE_S, 2.0, 4.0, 8.0, MOST_PAUSE_S, MOST_PAUSE_S]
+    now += MOST_PAUSE_S + LASTS_S
+    assert backoff.pause_s(now) == 0.0
+    assert backoff.pause_s(now + 1.0) == FIRST_PAUSE_S
 
 
 def test_what_a_host_may_not_write_is_unreachable_and_not_lost_in_silence(
