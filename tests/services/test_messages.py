@@ -267,7 +267,7 @@ def test_a_report_of_no_account_is_a_dead_letter(
 ) -> None:
     host = f"h-{uuid.uuid4()}"
     headers = {"task": "reports.heartbeat", "id": str(uuid.uuid4())}
-    body = {"host": host, "boot_id": "b"}
+    body = {"host": host, "boot_id": "b", "sequence": 1}
     sender.send(task_body(**body), headers, queue="reports", **account)
     if account:
         conductor.expect(what="heartbeat", host=host)
