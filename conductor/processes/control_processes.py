@@ -85,7 +85,9 @@ def run_conductor(settings: Settings) -> int:
         service = build_service(settings, means.store, means.carrier, means.name, publish)
         limits = ReportLimits(account_in(settings.broker_url), refusal_counter(registry))
         jobs: tuple[Job, ...] = (
-            Job("reports", partial(_note_refusals, limits, service.periodic_work), REFUSALS_EVERY_S),
+            Job(
+                "reports", partial(_note_refusals, limits, service.periodic_work), REFUSALS_EVERY_S
+            ),
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
             Job("confirm", service.confirm_old_moves, CONFIRM_EVERY_S),

@@ -22,7 +22,7 @@ from kombu import Connection, Message
 from kombu.common import ignore_errors
 
 from models.errors import Rejected, Unreachable
-from models.throttled_log import RareWarnings
+from models.throttled_log import ThrottledLog
 from tasks.consuming.reconnecting import Backoff
 from tasks.consuming.store_retry import GivenBackError, StoreRetry
 from tasks.flower.event_stream import EventStream, WorkerEvents
@@ -131,7 +131,7 @@ class HardenedConsumer(Consumer):
         """Take what Celery's consumer takes, and `consuming`."""
         self.consuming = consuming
         self._backoff = Backoff()
-        self._warnings = RareWarnings()
+        self._warnings = ThrottledLog()
         kwargs["initial_prefetch_count"] = consuming.prefetch
         super().__init__(*args, **kwargs)
 
@@ -157,7 +157,7 @@ class HardenedConsumer(Consumer):
             if error.code == DIFFERS:
                 _log.critical("the broker is set up otherwise", reason=error.message)
                 raise WorkerShutdown(EX_WRONG) from error
-            self._warnings.say("the topology is taken to be declared", reason=error.message)
+            self._warnings.warn("the topology is taken to be declared", reason=error.message)
         except Unreachable as error:
             raise RecoverableConnectionError(str(error)) from error
         return connection
@@ -186,7 +186,7 @@ class HardenedConsumer(Consumer):
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Say that the connection was lost, once a minute, and close what is left of it."""
-        self._warnings.say("the connection to the broker was lost", reason=str(exc))
+        self._warnings.warn("the connection to the broker was lost", reason=str(exc))
         super().on_connection_error_after_connected(exc)
 
     def register_with_event_loop(self, hub: Any) -> None:
