@@ -7,7 +7,7 @@ import pytest
 from models.errors import Rejected
 from models.hardware import HostTopology, Misfit, PciPool, PciRequest, Placement
 from models.hardware.accounting import claim, release, without_use
-from models.hardware.fitting.device_assignment import placed_devices
+from models.hardware.fitting.device_assignment import place_devices_only
 from models.hardware.fitting.fit_guest import fit
 from tests.hardware.builders import guest, guest_cell, host, host_cell
 
@@ -70,15 +70,15 @@ def test_whoever_is_flexible_leaves_the_near_device_to_whoever_is_not() -> None:
 
 
 def test_a_guest_without_numa_cells_takes_devices_of_no_known_place_first() -> None:
-    assert taken(placed_devices(two_cells(pool(0, 3), pool(None, 1)), [gpus(2)])) == [
+    assert taken(place_devices_only(two_cells(pool(0, 3), pool(None, 1)), [gpus(2)])) == [
         (None, 1),
         (0, 1),
     ]
-    assert placed_devices(two_cells(pool(0)), []) is None
+    assert place_devices_only(two_cells(pool(0)), []) is None
 
 
 def test_a_guest_without_numa_cells_is_told_which_devices_are_missing() -> None:
-    refused = placed_devices(two_cells(pool(0, 1), pool(1, 5, "nic")), [gpus(2)])
+    refused = place_devices_only(two_cells(pool(0, 1), pool(1, 5, "nic")), [gpus(2)])
     assert isinstance(refused, Misfit)
     assert (refused.devices, refused.need, refused.have) == (("gpu",), 2, 1)
 
@@ -87,17 +87,17 @@ def test_a_class_counts_only_its_own_pools() -> None:
     plain = PciPool(0, 1, "10de", "1eb8")
     there = two_cells(pool(0), plain)
     numbered = PciRequest("10de_1eb8", 1, (), None, "CUSTOM_PCI_10DE_1EB8")
-    answer = placed_devices(there, [numbered])
+    answer = place_devices_only(there, [numbered])
     assert isinstance(answer, Placement)
     assert [dict(device.tags) for device in answer.devices] == [{}]
-    assert isinstance(placed_devices(claim(there, answer), [numbered]), Misfit)
+    assert isinstance(place_devices_only(claim(there, answer), [numbered]), Misfit)
 
 
 @pytest.mark.parametrize(("pools", "code"), [((), "device_unknown"), ((pool(0),), "devices_taken")])
 def test_devices_that_are_not_there_or_not_free_cannot_be_claimed(
     pools: tuple[PciPool, ...], code: str
 ) -> None:
-    answer = placed_devices(two_cells(pool(0, 2)), [gpus(2)])
+    answer = place_devices_only(two_cells(pool(0, 2)), [gpus(2)])
     assert isinstance(answer, Placement)
     with pytest.raises(Rejected) as refusal:
         claim(two_cells(*pools), answer)
@@ -105,7 +105,7 @@ def test_devices_that_are_not_there_or_not_free_cannot_be_claimed(
 
 
 def test_devices_that_nobody_took_cannot_be_given_back() -> None:
-    answer = placed_devices(two_cells(pool(0, 2)), [gpus(2)])
+    answer = place_devices_only(two_cells(pool(0, 2)), [gpus(2)])
     assert isinstance(answer, Placement)
     with pytest.raises(Rejected) as refusal:
         release(two_cells(pool(0, 2)), answer)

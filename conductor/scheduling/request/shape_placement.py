@@ -6,7 +6,7 @@ from conductor.placement.resources import MEMORY_MB, VCPU
 from conductor.scheduling.request.instance_shape import Shape
 from conductor.store.records import Host
 from models.hardware import Limits, Misfit, Placement
-from models.hardware.fitting.device_assignment import placed_devices
+from models.hardware.fitting.device_assignment import place_devices_only
 from models.hardware.fitting.fit_guest import fit
 
 
@@ -19,7 +19,7 @@ def place(shape: Shape, host: Host, *, pack: bool) -> Placement | Misfit | None:
     # A host has a class in its inventory exactly where it has pools of it.
     devices = [device for device in shape.devices if device.resource_class in host.inventory]
     if shape.guest is None:
-        return placed_devices(host.topology, devices)
+        return place_devices_only(host.topology, devices)
     limits = limits_of(host)
     return fit(host.topology, shape.guest, limits, pack=pack, pci_requests=devices)
 

@@ -1,16 +1,17 @@
 """What a whole choice of host cells must offer together: local networks and devices.
 
 A choice that offers enough still does when another cell joins it; the search for one that
-also takes the guest's cells leans on that.
+also takes the guest's cells relies on that.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from models.bit_sets import set_bits
 from models.hardware import HostCell, Limits, PciPool, PciRequest
-from models.hardware.fitting.bipartite_matching import Places, members
-from models.hardware.fitting.max_flow import Shortfall, shortfall
+from models.hardware.fitting.bipartite_matching import Places
+from models.hardware.fitting.max_flow import Shortfall, find_shortfall
 
 LEGACY = "legacy"
 PREFERRED = "preferred"
@@ -47,14 +48,14 @@ class Devices:
     `names[r]` is what people call the devices of request r.
     """
 
-    wants: tuple[int, ...]
+    needs: tuple[int, ...]
     stocks: tuple[Stock, ...]
     sockets: tuple[int | None, ...]
     names: tuple[str, ...] = ()
 
     def shortfall(self, chosen: Places) -> Shortfall | None:
         """Return which requests the chosen places leave short, None when all are served."""
-        sockets = {self.sockets[place] for place in members(chosen)}
+        sockets = {self.sockets[place] for place in set_bits(chosen)}
         users = []
         for stock in self.stocks:
             requests = stock.anywhere
@@ -62,16 +63,16 @@ class Devices:
                 requests |= stock.around if self.sockets[stock.home] in sockets else 0
                 requests |= stock.near if chosen >> stock.home & 1 else 0
             users.append(requests)
-        open_database = [
+        usable = [
             sum(1 << number for number, requests in enumerate(users) if requests >> request & 1)
-            for request in range(len(self.wants))
+            for request in range(len(self.needs))
         ]
-        return shortfall(self.wants, [stock.count for stock in self.stocks], open_database)
+        return find_shortfall(self.needs, [stock.count for stock in self.stocks], usable)
 
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """The networks and devices a guest wants near; places are positions among the host cells."""
+    """The networks and devices a guest needs near; places are positions among the host cells."""
 
     networks: tuple[Places, ...]
     devices: Devices | None
@@ -100,7 +101,7 @@ def affinity_of(
     limits: Limits | None,
     requests: Sequence[PciRequest],
 ) -> Affinity | None:
-    """Return what the guest wants near it, or None when any cells will do.
+    """Return what the guest needs near it, or None when any cells will do.
 
     A network that no cell of the host calls its own is near everywhere.
     """
@@ -125,27 +126,27 @@ def _devices(
     cells: Sequence[HostCell], pools: Sequence[PciPool], requests: Sequence[PciRequest]
 ) -> Devices:
     homes = {cell.id: place for place, cell in enumerate(cells)}
-    wanted = alike(requests)
-    matching: dict[tuple[object, ...], Requests] = {}
+    requested = merged_requests(requests)
+    users_by_kind: dict[tuple[object, ...], Requests] = {}
     counts: dict[tuple[int | None, _Column], int] = {}
     for pool in pools:
         kind = (pool.vendor_id, pool.product_id, pool.tags)
-        users = matching.get(kind)
+        users = users_by_kind.get(kind)
         if users is None:
-            users = matching[kind] = users_of(pool, wanted)
+            users = users_by_kind[kind] = users_of(pool, requested)
         home = None if pool.numa_node is None else homes.get(pool.numa_node)
-        place = home, column_of(pool, users, wanted, None if home is None else cells[home])
+        place = home, column_of(pool, users, requested, None if home is None else cells[home])
         if pool.free and any(place[1]):
             counts[place] = counts.get(place, 0) + pool.free
     return Devices(
-        tuple(request.count for request in wanted),
+        tuple(request.count for request in requested),
         tuple(Stock(count, home, *column) for (home, column), count in counts.items()),
         tuple(cell.socket for cell in cells),
-        tuple(request.id or request.resource_class or "of any kind" for request in wanted),
+        tuple(request.id or request.resource_class or "of any kind" for request in requested),
     )
 
 
-def alike(requests: Sequence[PciRequest]) -> list[PciRequest]:
+def merged_requests(requests: Sequence[PciRequest]) -> list[PciRequest]:
     """Return the requests, those for the same devices under the same policy made one."""
     together: dict[object, PciRequest] = {}
     for request in requests:
@@ -181,7 +182,7 @@ def column_of(
     Old hosts know no place for some devices; `legacy` takes those from anywhere.
     """
     anywhere = around = near = 0
-    for number in members(users):
+    for number in set_bits(users):
         policy = requests[number].numa_policy or LEGACY
         if policy == PREFERRED or (policy == LEGACY and pool.numa_node is None):
             anywhere |= 1 << number

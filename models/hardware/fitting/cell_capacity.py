@@ -46,7 +46,7 @@ def pins(guest: GuestCell) -> bool:
 
 
 def chosen_page_size(host: HostCell, guest: GuestCell) -> int | None:
-    """Return the page size in KiB that a fitting guest cell gets, None where it asked for none."""
+    """Return the page size in KiB that a fitting guest cell gets, None where it requires none."""
     wanted = guest.page_size_kib
     if wanted is None or wanted > 0:
         return wanted
@@ -67,8 +67,10 @@ def _memory_shortage(host: HostCell, guest: GuestCell) -> Shortage | None:
 
 def _unsized_shortage(host: HostCell, guest: GuestCell) -> Shortage | None:
     if not host.page_pools:
-        room = host.free_memory_mib if pins(guest) else host.memory_mib
-        return ("not_enough_memory", guest.memory_mib, room) if guest.memory_mib > room else None
+        available = host.free_memory_mib if pins(guest) else host.memory_mib
+        if guest.memory_mib <= available:
+            return None
+        return ("not_enough_memory", guest.memory_mib, available)
     pool = min(host.page_pools, key=_size_of)
     if not pins(guest):
         # Shared guests may over-commit the pool, but none may be larger than all of it.

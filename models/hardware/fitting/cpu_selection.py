@@ -1,7 +1,13 @@
 """Which dedicated CPUs of one host cell a guest cell gets, under each thread policy.
 
 `cpu_shortage` decides, `pick_cpus` chooses; whenever the first finds nothing missing, the
-second succeeds. CPUs of which no siblings are known count as cores of one thread.
+second succeeds. CPUs of which no siblings are known count as cores of one thread. Cores are sets of
+free threads; for C cores all of it is O(C log C), the sort by free threads:
+
+- prefer: best fit decreasing. Cores with most free threads are filled whole, the rest goes on the
+  smallest core that still holds it.
+- require: the same on cores with at least two free threads.
+- isolate: one thread each of wholly free cores, the widest first.
 """
 
 from dataclasses import dataclass
@@ -15,7 +21,7 @@ Shortage: TypeAlias = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Host CPUs for the guest's vCPUs, in vCPU order, and those taken beside them."""
+    """Host CPUs for the guest's vCPUs, in vCPU order, and those kept for it beside them."""
 
     cpus: tuple[int, ...] = ()
     reserved: CpuMask = 0
@@ -41,18 +47,20 @@ def cpu_shortage(
 
 
 def pick_cpus(cell: HostCell, vcpus: int, thread_policy: str | None, extra: int) -> Pick:
-    """Return the CPUs to take; only for what `cpu_shortage` found nothing missing for."""
+    """Return the CPUs to pin; only for what `cpu_shortage` found nothing missing for."""
     if thread_policy == ISOLATE:
         return _pick_isolated(cell, vcpus, extra)
+    # 1. The free threads of each core, of those the policy allows.
     cores = _free_cores(cell)
     usable = _with_siblings(cores) if thread_policy == REQUIRE else cores
+    # 2. Best fit decreasing, so that siblings stay together.
     threads = _siblings_together(usable, vcpus)
     cpus: list[int] = []
     for mask in threads:
         cpus += cpus_of(mask)
     if not extra:
         return Pick(tuple(cpus))
-    # The emulator takes a thread of the fullest core, where it breaks up no siblings.
+    # 3. The emulator gets a thread of the fullest core, where it breaks up no siblings.
     free = cell.free_cpus & ~sum(threads)
     leftovers = [core & free for core in cores if core & free]
     return Pick(tuple(cpus), first_cpus(min(leftovers, key=int.bit_count), 1))
@@ -103,13 +111,16 @@ def _siblings_together(cores: list[CpuMask], vcpus: int) -> list[CpuMask]:
     cores = sorted(cores, key=int.bit_count, reverse=True)
     for position, core in enumerate(cores):
         threads = core.bit_count()
+        # 1. What is left fits on one core: on the smallest that holds it. Ends the walk.
         if threads >= vcpus:
             if vcpus:
                 roomy = [number for number in cores[position:] if number.bit_count() >= vcpus]
                 chosen.append(first_cpus(min(roomy, key=int.bit_count), vcpus))
             break
+        # 2. One would be left alone: keep back one more, so that two share the next core.
         if threads > 2 and vcpus == threads + 1 and cores[position + 1].bit_count() > 1:
-            threads -= 1  # leaves two for the next core instead of one alone
+            threads -= 1
+        # 3. Fill this core whole.
         chosen.append(first_cpus(core, threads))
         vcpus -= threads
     return chosen
@@ -129,8 +140,8 @@ def _free_cores(cell: HostCell) -> list[CpuMask]:
 
 def _whole_cores(cell: HostCell) -> tuple[list[CpuMask], list[CpuMask]]:
     """Return the wholly free cores: those of the cell's greatest thread count, and the others."""
-    taken = ~cell.free_cpus
-    whole = [core for core in cell.siblings if core and not core & taken]
+    unavailable = ~cell.free_cpus
+    whole = [core for core in cell.siblings if core and not core & unavailable]
     whole += _lone_cpus(cell)
     threads = cell.threads_per_core
     widest = [core for core in whole if core.bit_count() == threads]

@@ -1,7 +1,7 @@
 """Which devices of a host a guest gets, once its NUMA cells are chosen.
 
-The choice of cells has seen to it that there are enough (`affinity`). Of these the nearest are
-taken first: those of a chosen cell, of its socket, of no known place, then the others.
+The choice of cells has made sure that there are enough (`affinity`). The nearest are used
+first: those of a chosen cell, of its socket, of no known place, then the others.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from models.hardware import (
     PlacedDevices,
     Placement,
 )
-from models.hardware.fitting.affinity import DEVICES, alike, column_of, users_of
-from models.hardware.fitting.max_flow import shared_out, shortfall
+from models.hardware.fitting.affinity import DEVICES, column_of, merged_requests, users_of
+from models.hardware.fitting.max_flow import distribute, find_shortfall
 
 
-def picked_devices(
+def assign_devices(
     host: HostTopology, requests: Sequence[PciRequest], chosen: Sequence[HostCell]
 ) -> tuple[PlacedDevices, ...] | None:
     """Return the devices that serve the requests near the chosen cells; None if they do not."""
@@ -33,56 +33,58 @@ def picked_devices(
             return 2
         return 0 if home.id in ids else 1 if home.socket in sockets else 3
 
-    wanted = alike(requests)
+    requested = merged_requests(requests)
     pools = sorted(host.pci_pools, key=distance)
     users = []
     for pool in pools:
         home = None if pool.numa_node is None else cells.get(pool.numa_node)
-        anywhere, around, near = column_of(pool, users_of(pool, wanted), wanted, home)
+        anywhere, around, near = column_of(pool, users_of(pool, requested), requested, home)
         usable = anywhere
         if home is not None:
             usable |= around if home.socket in sockets else 0
             usable |= near if home.id in ids else 0
         users.append(usable)
-    return _served(wanted, pools, users)
+    return _served(requested, pools, users)
 
 
-def placed_devices(host: HostTopology, requests: Sequence[PciRequest]) -> Placement | Misfit | None:
-    """Return the devices of a guest without NUMA cells, None where it asks for none.
+def place_devices_only(
+    host: HostTopology, requests: Sequence[PciRequest]
+) -> Placement | Misfit | None:
+    """Return the devices of a guest without NUMA cells, None where it requests none.
 
-    Such a guest is near nothing, so any device serves; those of no known place are taken first,
+    Such a guest is near nothing, so any device serves; those of no known place are used first,
     then those of the cell with most.
     """
     if not requests:
         return None
-    wanted = alike(requests)
+    requested = merged_requests(requests)
     pools = sorted(host.pci_pools, key=lambda pool: (pool.numa_node is not None, -pool.free))
-    users = [users_of(pool, wanted) for pool in pools]
-    devices = _served(wanted, pools, users)
+    users = [users_of(pool, requested) for pool in pools]
+    devices = _served(requested, pools, users)
     if devices is not None:
         return Placement((), None, devices)
-    open_database = _reach(wanted, users)
-    short = shortfall(
-        [pci_request.count for pci_request in wanted], [pool.free for pool in pools], open_database
+    usable = _usable_stocks(requested, users)
+    short = find_shortfall(
+        [pci_request.count for pci_request in requested], [pool.free for pool in pools], usable
     )
     missing = short.missing if short else 0
     names = tuple(
         pci_request.id
-        for number, pci_request in enumerate(wanted)
+        for number, pci_request in enumerate(requested)
         if short and short.requests >> number & 1
     )
-    need = sum(pci_request.count for pci_request in wanted if pci_request.id in names)
+    need = sum(pci_request.count for pci_request in requested if pci_request.id in names)
     message = f"lacks free devices {', '.join(names)}: needs {need}, has {need - missing}"
     return Misfit(DEVICES, message, (), need, need - missing, None, names)
 
 
 def _served(
-    wanted: Sequence[PciRequest], pools: Sequence[PciPool], users: Sequence[int]
+    requested: Sequence[PciRequest], pools: Sequence[PciPool], users: Sequence[int]
 ) -> tuple[PlacedDevices, ...] | None:
-    given = shared_out(
-        [pci_request.count for pci_request in wanted],
+    given = distribute(
+        [pci_request.count for pci_request in requested],
         [pool.free for pool in pools],
-        _reach(wanted, users),
+        _usable_stocks(requested, users),
     )
     if given is None:
         return None
@@ -94,8 +96,8 @@ def _served(
     )
 
 
-def _reach(wanted: Sequence[PciRequest], users: Sequence[int]) -> list[int]:
+def _usable_stocks(requested: Sequence[PciRequest], users: Sequence[int]) -> list[int]:
     return [
         sum(1 << number for number, requests in enumerate(users) if requests >> request & 1)
-        for request in range(len(wanted))
+        for request in range(len(requested))
     ]

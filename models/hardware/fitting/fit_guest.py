@@ -1,9 +1,16 @@
 """Where on one host a guest fits: the first valid placement, or every reason why none exists.
 
 Host cells are tried in the order of preference, guest cells in theirs; the answer is the
-first valid assignment in that order. Taking the first free cell that fits mostly finds it at
-once. Where that fails, matching decides whether the rest can still be placed, so that no
-permutation is ever enumerated.
+first valid assignment in that order. For G guest cells and H host cells:
+
+1. Sort the host cells by preference: O(H log H).
+2. First fit: each guest cell on the first free host cell that fits, O(G * H) pairs, each judged
+   once a kind. It mostly succeeds, and then it is the answer.
+3. Otherwise greedy with lookahead: a cell is kept if `feasibility` says that the rest can be
+   placed (bipartite matching, branch and bound for devices). At most G * H such questions, so
+   that no permutation is ever enumerated.
+4. Where that finds nothing, explain which rule decided (`misfits`).
+5. Else pin CPUs (`cpu_selection`) and distribute devices (`device_assignment`, max flow).
 """
 
 from collections.abc import Sequence
@@ -25,9 +32,9 @@ from models.hardware.fitting.affinity import Affinity, affinity_of
 from models.hardware.fitting.bipartite_matching import Places, first_matching
 from models.hardware.fitting.cell_capacity import chosen_page_size, pins, shortage
 from models.hardware.fitting.cpu_selection import Shortage, pick_cpus
-from models.hardware.fitting.device_assignment import picked_devices
-from models.hardware.fitting.feasibility import Completion
-from models.hardware.fitting.misfits import explained
+from models.hardware.fitting.device_assignment import assign_devices
+from models.hardware.fitting.feasibility import Feasibility
+from models.hardware.fitting.misfits import explain_misfit
 
 
 def fit(
@@ -43,27 +50,32 @@ def fit(
     Without limits shared guests are held to the cells' totals only. `pack` prefers used cells,
     otherwise unused ones. The rules are those of the contract's "valid placement".
     """
+    # 1. Order of preference.
     cells = _preferred(host, guest, pack, bool(pci_requests))
     pairs = _Pairs(cells, guest, limits)
     affinity = affinity_of(cells, host.pci_pools, limits, pci_requests)
-    places = _greedy(pairs, affinity)
+    # 2. First fit.
+    places = _first_fit(pairs, affinity)
     if places is None:
+        # 3. Greedy with lookahead.
         rows = tuple(pairs.rows())
-        places = first_matching(rows, Completion(rows, len(cells), affinity).possible)
+        places = first_matching(rows, Feasibility(rows, len(cells), affinity).is_feasible)
         if places is None:
-            return explained(guest, cells, pairs.shortages(), affinity)
+            # 4. No placement exists.
+            return explain_misfit(guest, cells, pairs.shortages(), affinity)
+    # 5. CPUs, pages and devices of the chosen cells.
     placed = tuple(
         _placed(cells[place], cell, extra)
         for place, cell, extra in zip(places, guest.cells, pairs.extras, strict=True)
     )
     chosen = [cells[place] for place in places]
     # Never None: the places were chosen by what they and the devices near them offer.
-    devices = picked_devices(host, pci_requests, chosen) if pci_requests else ()
+    devices = assign_devices(host, pci_requests, chosen) if pci_requests else ()
     return Placement(placed, guest.emulator_threads_policy, devices or ())
 
 
 class _Pairs:
-    """Whether guest cell g fits host cell h alone, each asked once and for equal cells together."""
+    """Whether guest cell g fits host cell h alone, computed once a pair of kinds."""
 
     def __init__(
         self, cells: Sequence[HostCell], guest: GuestTopology, limits: Limits | None
@@ -73,7 +85,7 @@ class _Pairs:
         self._limits = limits
         self.places = len(cells)
         isolated = guest.emulator_threads_policy == ISOLATE and pins(guest.cells[0])
-        # The emulator's CPU is always beside guest cell 0, so that its place is predictable.
+        # The emulator's CPU always goes with guest cell 0, so that its place is predictable.
         self.extras = [1 if isolated and row == 0 else 0 for row in range(len(guest.cells))]
         self._known: list[dict[int, Shortage | None]] = []
         kinds: dict[object, dict[int, Shortage | None]] = {}
@@ -114,32 +126,32 @@ def _kind(cell: GuestCell, extra: int) -> object:
     )
 
 
-def _greedy(pairs: _Pairs, affinity: Affinity | None) -> tuple[int, ...] | None:
+def _first_fit(pairs: _Pairs, affinity: Affinity | None) -> tuple[int, ...] | None:
     """Return the first free fitting place of every row, where that works out at once.
 
     Whenever it does it is the first assignment in order, since no row could come earlier.
     """
     chosen: list[int] = []
-    taken = 0
+    used = 0
     for row in range(len(pairs.extras)):
         for place in range(pairs.places):
-            if not taken >> place & 1 and pairs.fits(row, place):
+            if not used >> place & 1 and pairs.fits(row, place):
                 break
         else:
             return None
         chosen.append(place)
-        taken |= 1 << place
-    if affinity is not None and affinity.missing(taken) is not None:
+        used |= 1 << place
+    if affinity is not None and affinity.missing(used) is not None:
         return None
     return tuple(chosen)
 
 
 def _preferred(
-    host: HostTopology, guest: GuestTopology, pack: bool, wants_devices: bool
+    host: HostTopology, guest: GuestTopology, pack: bool, needs_devices: bool
 ) -> Sequence[HostCell]:
     """Return the host's cells in the order they are tried.
 
-    Devices first (asked for: most, else fewest; packing never reverses that), then CPU use,
+    Devices first (requested: most, else fewest; packing never reverses that), then CPU use,
     then free memory, the last two spread or packed. Ties, and guests with as many cells as
     the host, keep the host's order.
     """
@@ -150,7 +162,7 @@ def _preferred(
     for pool in host.pci_pools:
         if pool.numa_node is not None:
             devices[pool.numa_node] = devices.get(pool.numa_node, 0) + pool.free
-    by_devices = -1 if wants_devices else 1
+    by_devices = -1 if needs_devices else 1
     spread = -1 if pack else 1
     if pins(guest.cells[0]):
         return sorted(

@@ -16,12 +16,12 @@ from models.hardware import (
     Misfit,
 )
 from models.hardware.fitting.affinity import DEVICES, Affinity
-from models.hardware.fitting.bipartite_matching import Places, matched
+from models.hardware.fitting.bipartite_matching import Places, matching_size
 from models.hardware.fitting.cpu_selection import Shortage
 from models.units import KIB_PER_MIB, MIB_PER_GIB
 
 TOO_FEW: Final = "too_few_host_cells"
-NO_ROOM: Final = "no_host_cell_fits"
+NO_CELL_FITS: Final = "no_host_cell_fits"
 CONTENDED: Final = "host_cells_contended"
 AFFINITY: Final = "affinity_not_satisfiable"
 
@@ -50,7 +50,7 @@ _KINDS: Final = {
 _Shortages: TypeAlias = Sequence[Sequence[Shortage | None]]
 
 
-def explained(
+def explain_misfit(
     guest: GuestTopology,
     cells: Sequence[HostCell],
     shortages: _Shortages,
@@ -86,9 +86,9 @@ def _verdict(
     for cell, lacks in zip(guest.cells, shortages, strict=True):
         if None not in lacks:
             message = f"guest cell {cell.id} fits no host cell: {_nearest(cell, lacks)}"
-            return Misfit(NO_ROOM, message, (), 1, 0, cell.id)
+            return Misfit(NO_CELL_FITS, message, (), 1, 0, cell.id)
     rows = [sum(1 << place for place, lack in enumerate(row) if lack is None) for row in shortages]
-    placed = matched(rows)
+    placed = matching_size(rows)
     if placed < wanted:
         message = f"of {wanted} guest cells only {placed} find a host cell of their own"
         return Misfit(CONTENDED, message, (), wanted, placed)

@@ -1,7 +1,9 @@
 """Several small counters in one integer, so that all are added and compared at once.
 
-Each counter has a field of its own whose top bit, the guard, is never part of a count. A
-subtraction sets all guards first and sees from each afterwards whether its counter sufficed.
+The SWAR technique (SIMD within a register): each counter has a field whose top bit, the guard,
+is never part of a count. A subtraction sets all guards first; a guard that is still set afterwards
+says that its counter sufficed, and no borrow ever leaves a field. Every operation is a few
+instructions on one integer, whatever the number of counters.
 """
 
 from collections.abc import Iterable
@@ -9,30 +11,35 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Counts: TypeAlias = int
-"""Counters packed by one `Tallies`; those of another mean something else."""
+"""Counters packed by one `PackedCounters`; those of another have other fields."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tallies:
-    """Counters of `width` bits each, of which one is the guard."""
+class PackedCounters:
+    """The layout of counters of `width` bits each, of which one is the guard."""
 
     width: int
     guards: int
 
     @staticmethod
-    def of(how_many: int, most: int) -> "Tallies":
-        """Return so many counters, each for values up to `most`."""
+    def of(how_many: int, most: int) -> "PackedCounters":
+        """Return the layout of so many counters, each for values up to `most`."""
         width = most.bit_length() + 1
-        return Tallies(width, sum(1 << width * (number + 1) - 1 for number in range(how_many)))
+        return PackedCounters(
+            width, sum(1 << width * (number + 1) - 1 for number in range(how_many))
+        )
 
     def packed(self, values: Iterable[int]) -> Counts:
         """Return these values as counters, none above `most`."""
-        return sum(value << self.width * place for place, value in enumerate(values))
+        return sum(value << self.width * number for number, value in enumerate(values))
 
-    def less(self, counts: Counts, taken: Counts) -> Counts:
-        """Return what is left of each counter, 0 where more is taken than there is."""
-        rest = (counts | self.guards) - taken
+    def less(self, counts: Counts, amounts: Counts) -> Counts:
+        """Return what is left of each counter, 0 where the amount is the greater."""
+        # 1. With its guard set no field borrows from the next one.
+        rest = (counts | self.guards) - amounts
+        # 2. Guards that are left mark the fields that sufficed.
         enough = rest & self.guards
+        # 3. `enough - (enough >> width - 1)` is all ones below each such guard, 0 elsewhere.
         return rest & (enough - (enough >> self.width - 1))
 
     def greater(self, one: Counts, other: Counts) -> Counts:
