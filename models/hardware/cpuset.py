@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from models.bit_sets import set_bits
 from models.errors import Rejected
 
 CpuMask: TypeAlias = int
@@ -32,7 +33,7 @@ def mask_of(cpus: Iterable[int]) -> CpuMask:
 
 def cpus_of(mask: CpuMask) -> tuple[int, ...]:
     """Return the members of a set as sorted CPU numbers."""
-    return _members(mask) if mask >> _REMEMBERED_CPUS else _remembered_members(mask)
+    return tuple(set_bits(mask)) if mask >> _REMEMBERED_CPUS else _remembered_members(mask)
 
 
 @lru_cache(maxsize=4096)
@@ -41,16 +42,7 @@ def _remembered_members(mask: CpuMask) -> tuple[int, ...]:
 
     Remembered, since a fleet has few distinct sets and every answer lists them again.
     """
-    return _members(mask)
-
-
-def _members(mask: CpuMask) -> tuple[int, ...]:
-    members = []
-    while mask:
-        lowest = mask & -mask
-        members.append(lowest.bit_length() - 1)
-        mask ^= lowest
-    return tuple(members)
+    return tuple(set_bits(mask))
 
 
 def first_cpus(mask: CpuMask, how_many: int) -> CpuMask:
