@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from conductor.store.ports import Store
+from conductor.store import Store
 from conductor.upkeep import PeriodicWork
 from models.throttled_log import ThrottledLog
 from models.units import seconds_text

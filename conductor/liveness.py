@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Heartbeat, Host, OperationRecord
+from conductor.store import Heartbeat, Host, OperationRecord, UnitOfWork
 from models.lifecycle import HostState
 from models.messages.internal import ECHO
 

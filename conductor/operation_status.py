@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Migration, OperationRecord
+from conductor.store import Instance, Migration, OperationRecord, UnitOfWork
 from models.hardware import Flavor
 from models.json_types import Json
 from models.lifecycle import MigrationKind

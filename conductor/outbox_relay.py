@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from conductor.store.ports import Store
-from conductor.store.records import OutboxRow
+from conductor.store import OutboxRow, Store
 from models.errors import Conflict, Unreachable
 from models.messages.carrier import Carrier
 from models.messages.internal import OutgoingMessage

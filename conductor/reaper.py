@@ -8,7 +8,7 @@ from dataclasses import replace
 import structlog
 
 from conductor.operations.engine.completion import locked
-from conductor.store.ports import Store, UnitOfWork
+from conductor.store import Store, UnitOfWork
 from conductor.transactions import Transactions
 from models.errors import ConductorError, Conflict, Unreachable
 

@@ -21,8 +21,7 @@ from conductor.operations.engine.wait_reasons import awaits
 from conductor.reaper import reap
 from conductor.service_options import ServiceSettings
 from conductor.status_observer import Publish, StatusObserver, Unpublished, publish_ends
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import DeadLetter, Heartbeat
+from conductor.store import DeadLetter, Heartbeat, Store, UnitOfWork
 from conductor.transactions import Transactions, kept_once
 from conductor.undelivered import undelivered, unsendable
 from conductor.upkeep import PeriodicWork, forget_processes

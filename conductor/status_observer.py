@@ -9,8 +9,7 @@ from typing import TypeAlias
 from conductor.operation_status import OperationStatus, operation_status_of
 from conductor.operations.engine.completion import locked
 from conductor.operations.engine.wait_reasons import is_dispatch
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, Store, UnitOfWork
 from models.lifecycle import OperationState
 
 ENDS_SINCE_S, ENDS_MOST = 600.0, 5_000

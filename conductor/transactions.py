@@ -14,8 +14,7 @@ from tenacity import (
 )
 
 from conductor.outbox_relay import OutboxRelay
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter, Store, UnitOfWork
 from models.errors import Conflict
 from models.messages.carrier import Carrier
 

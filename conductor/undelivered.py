@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from conductor.operations.engine.wait_reasons import ON_HOST, ON_SCHEDULER
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import DeadLetter, OperationRecord, OutboxRow
+from conductor.store import DeadLetter, OperationRecord, OutboxRow, UnitOfWork
 from models.errors import ConductorError, HostRefused, Unreachable
 from models.ids import compute_queue
 from models.messages.internal import COMPUTE, REPLY, REPORTS, SCHEDULER, SELECT_HOSTS
@@ -108,7 +107,7 @@ def _waiting_operation(uow: UnitOfWork, outgoing: DeadLetter) -> OperationRecord
 def _waiting_for(uow: UnitOfWork, queue: str) -> list[OperationRecord]:
     if queue == SCHEDULER:
         return uow.operations.where(waiting_on=ON_SCHEDULER, ended_at=None)
-    expected = [on for on in uow.operations.awaited() if on.startswith(ON_HOST)]
+    expected = [on for on in uow.operations.count_waiting_on() if on.startswith(ON_HOST)]
     on = [name for name in expected if compute_queue(name.removeprefix(ON_HOST)) == queue]
     return uow.operations.where(waiting_on=on, ended_at=None) if on else []
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import CatalogueEntry
+from conductor.store import CatalogueEntry, Store, UnitOfWork
 from models.errors import ConductorError, Conflict, Unreachable
 from models.messages.json_safety import kept
 

@@ -12,7 +12,7 @@ from celery import Celery, Task
 from celery.exceptions import Ignore
 from kombu import Message
 
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter
 from models.errors import Conflict, Rejected, Unreachable
 from models.messages.internal import (
     CONDUCTOR,

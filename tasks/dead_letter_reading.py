@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from kombu import Message
 
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter
 from models.errors import ConductorError, Conflict, Rejected, Unreachable
 from models.ids import is_uuid
 from models.messages.base import Message as Meaning

@@ -11,7 +11,7 @@ from celery import Celery
 from celery.exceptions import Ignore
 from kombu import Message
 
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter
 from models.messages.base import parse
 from models.messages.internal import SCHEDULER, SELECT_HOSTS, OutgoingMessage, SelectHosts
 from tasks.app import make_app

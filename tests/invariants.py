@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Allocation, Host, Instance, Inventory, Migration
+from conductor.store import Allocation, Host, Instance, Inventory, Migration, Store, UnitOfWork
 from models.hardware import HostCell, PlacedCell, Placement
 from models.lifecycle import InstanceState, MigrationState
 

@@ -16,7 +16,7 @@ from conductor.cli.requests.request_sending import send_request
 from conductor.cli.requests.wait_display import await_end, verdict
 from conductor.exit_codes import say
 from conductor.processes.database_access import DatabaseAccess, open_database
-from conductor.store.records import CatalogueEntry
+from conductor.store import CatalogueEntry
 from models.errors import Rejected
 from models.messages.requests import DefineEntry, RemoveEntry
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from conductor.cli.store_queries import chunks
 from conductor.operations.steps.build_request import NO_IMAGE, flavor_of, image_of
-from conductor.placement.local.host_claims import HostAllocation, relieved
+from conductor.placement.local.host_claims import HostAllocation, without_allocation
 from conductor.placement.providers import Resources
 from conductor.processes.embedded import scheduling_settings
 from conductor.scheduling.analysis.what_if import Guest
@@ -24,8 +24,7 @@ from conductor.scheduling.request.select_hosts import RequestSpecs, with_move_ta
 from conductor.scheduling.request.shared_providers import ProviderAmounts
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.settings import Settings
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Instance
+from conductor.store import Allocation, Instance, UnitOfWork
 from models.errors import Rejected
 from models.hardware import FrozenMap, Image
 from models.lifecycle import UNFINISHED, InstanceState
@@ -160,7 +159,7 @@ class FleetInspection:
             return
         placement = next(iter(self._placements(held, instance)), None)
         holding = HostAllocation(held.consumer_id, held.project_id, placement, held.amounts)
-        self.fleet.put(relieved(host, holding, self.now))
+        self.fleet.put(without_allocation(host, holding, self.now))
 
     def _placements(self, held: Allocation, instance: Instance) -> Iterator[Any]:
         """Yield the placement that goes with an allocation: of a move's end, or the instance's."""

@@ -14,8 +14,7 @@ from conductor.cli.rendering.json_views import HostStatus, host_view, moment, un
 from conductor.clock_agreement import CLOCK
 from conductor.liveness import MOST_UNANSWERED, UNANSWERED_AFTER_S, unanswered
 from conductor.operations.engine.wait_reasons import ON_HOST
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord, Tally
+from conductor.store import OperationRecord, Tally, UnitOfWork
 from conductor.upkeep import REFUSED_REPORTS
 from models.ids import compute_queue
 from models.json_types import JsonDict

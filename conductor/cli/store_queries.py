@@ -11,15 +11,16 @@ from typing import Any, Final, TypeVar
 from conductor.cli.rendering.json_views import Action, HostStatus, Story
 from conductor.cli.rendering.render_layout import Guest
 from conductor.operations.engine.wait_reasons import ON_HOST
-from conductor.store.ports import Rows, UnitOfWork
-from conductor.store.prefix_query import StartsWith
-from conductor.store.records import (
+from conductor.store import (
     Heartbeat,
     Host,
     Instance,
     Migration,
     OperationRecord,
     Registration,
+    Rows,
+    StartsWith,
+    UnitOfWork,
 )
 from models.errors import Rejected
 from models.lifecycle import InstanceState

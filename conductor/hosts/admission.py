@@ -16,8 +16,7 @@ import structlog
 
 from conductor.hosts.reconciliation import with_trouble
 from conductor.liveness import silent_before
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Heartbeat, Registration
+from conductor.store import Heartbeat, Registration, UnitOfWork
 from models.ids import compute_queue
 from models.messages.internal import (
     REGISTRATION_VERDICT,

@@ -19,8 +19,7 @@ from typing import Any, Final
 from conductor.liveness import DEAF, HUNG, silent_before
 from conductor.operations.engine.completion import locked
 from conductor.operations.engine.wait_reasons import ON_HOST
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import DeadLetter, Heartbeat, Host
+from conductor.store import DeadLetter, Heartbeat, Host, UnitOfWork
 from models.ids import compute_queue
 from models.messages.internal import CANARY, Canary, OutgoingMessage
 from models.messages.internal import Heartbeat as HeartbeatMessage

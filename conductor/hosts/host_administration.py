@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from conductor.operations.engine.wait_reasons import ON_HOST
 from conductor.placement.consistency.changed_hardware import reconsidered
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host
+from conductor.store import Host, UnitOfWork
 from models.errors import Rejected
 
 

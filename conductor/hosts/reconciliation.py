@@ -23,8 +23,7 @@ from conductor.operations.engine.wait_reasons import ON_HOST, awaits
 from conductor.operations.steps.instance_steps import lost_guest, without_guest
 from conductor.placement.consistency.changed_hardware import refresh_reason
 from conductor.placement.consistency.guest_differences import GUESTS_DIFFER, difference
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, Instance, Registration, Removal
+from conductor.store import Host, Instance, Registration, Removal, UnitOfWork
 from models.ids import is_uuid
 from models.json_types import Json
 from models.lifecycle import UNFINISHED, InstanceState, PowerState

@@ -18,11 +18,10 @@ from conductor.hosts.admission import Admitted, Verdict, admit, note_report, reg
 from conductor.hosts.canary import reset_canaries
 from conductor.hosts.reconciliation import reconcile
 from conductor.operations.engine.wait_reasons import ON_HOST
-from conductor.placement.consistency.changed_hardware import held_on, taken_in
+from conductor.placement.consistency.changed_hardware import guests_on, with_reported
 from conductor.placement.providers import over_committed, provider_id_of, root_of
 from conductor.placement.resources import Ratios, inventory_of
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, Inventory, Registration
+from conductor.store import Host, Inventory, Registration, UnitOfWork
 from models.errors import Rejected
 from models.hardware import HostTopology
 from models.hardware.accounting import without_use
@@ -157,7 +156,7 @@ def _returned(
     if not used:
         return replace(seen, topology=topology, inventory=inventory, degraded=None, reported=None)
     # Less than is in use is taken as it is: what is over-committed takes no new claims by itself.
-    return taken_in(seen, topology, inventory, held_on(uow, known.name))
+    return with_reported(seen, topology, inventory, guests_on(uow, known.name))
 
 
 def _warn_of_too_little(before: Host, after: Host) -> None:

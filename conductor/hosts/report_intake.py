@@ -11,7 +11,7 @@ from conductor.hosts import canary, reconciliation, registration
 from conductor.hosts.admission import Admitted, Again, answer, is_registered, note_report
 from conductor.liveness import hear_echo
 from conductor.placement.resources import Ratios
-from conductor.store.ports import UnitOfWork
+from conductor.store import UnitOfWork
 from conductor.transactions import Transactions
 from models.errors import Unreachable
 from models.messages.carrier import Carrier

@@ -12,9 +12,8 @@ from conductor.operations.engine.definition import (
     Outcome,
 )
 from conductor.operations.steps.instance_steps import must_get, spawn_args
-from conductor.placement.local.host_claims import release_claim
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.placement.local.instance_allocations import release_instance
+from conductor.store import OperationRecord, UnitOfWork
 from models.errors import NoValidHost, Rejected
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
@@ -62,7 +61,7 @@ def host_claimed(build: Build, result: Json, _: UnitOfWork) -> Build:
 def give_claim_back(build: Build, uow: UnitOfWork) -> Outcome[Build]:
     """Release what is allocated to the instance, and do not go to that host again."""
     instance = must_get(uow, build.instance_id)
-    released = release_claim(uow, instance)
+    released = release_instance(uow, instance)
     uow.instances.save(replace(released, task_state=TaskState.SCHEDULING))
     return replace(build, tried=(*build.tried, instance.host)) if instance.host else build
 

@@ -22,8 +22,7 @@ from conductor.operations.engine.definition import (
 )
 from conductor.operations.steps.build_request import spec_of
 from conductor.operations.steps.quota_check import Owner, check_again, size_of
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, OperationRecord
+from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.errors import Rejected
 from models.ids import OperationId, child_instance_id
 from models.json_types import Json

@@ -11,8 +11,7 @@ from conductor.operations.cache_images_on_host import Cache, cache_images_on_hos
 from conductor.operations.engine.children import new_child, ready
 from conductor.operations.engine.definition import AwaitChildren, NewOperation, Operation, Outcome
 from conductor.operations.steps.build_request import image_of
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.errors import HostRefused, NoValidHost, Rejected
 from models.json_types import Json
 from models.lifecycle import OperationState

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.json_types import Json
 
 FETCH_TIMEOUT_S = 3_600.0

@@ -15,8 +15,7 @@ from conductor.operations.steps.unsupported_fields import (
     refuse_metadata,
 )
 from conductor.placement.resources import is_class
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import CatalogueEntry
+from conductor.store import CatalogueEntry, UnitOfWork
 from models.errors import Rejected
 from models.hardware import Image
 from models.hardware.requirements.standalone import refuse_flavor, refuse_image

@@ -7,7 +7,7 @@ from conductor.operations.steps import move_steps
 from conductor.operations.steps.instance_steps import leave_as_it_was
 from conductor.operations.steps.move_steps import Move
 from conductor.operations.steps.unconfirmed_move import begin_decision, decided
-from conductor.store.ports import UnitOfWork
+from conductor.store import UnitOfWork
 from models.json_types import Json
 from models.lifecycle import MigrationState, TaskState
 

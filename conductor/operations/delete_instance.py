@@ -7,9 +7,8 @@ from typing import cast
 
 from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
 from conductor.operations.steps.instance_steps import leave_as_it_was, must_get
-from conductor.placement.local import host_claims
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Migration, OperationRecord
+from conductor.placement.local import instance_allocations
+from conductor.store import Instance, Migration, OperationRecord, UnitOfWork
 from models.hardware import Flavor
 from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationState, PowerState, TaskState
@@ -69,11 +68,11 @@ def release(delete: Delete, uow: UnitOfWork) -> Outcome[Delete]:
         return delete
     move = _awaiting(delete, uow)
     if move is not None:
-        host_claims.release_source(uow, move)
+        instance_allocations.release_source(uow, move)
         uow.migrations.save(replace(move, state=MigrationState.CONFIRMED, updated_at=uow.now))
     uow.instances.save(
         replace(
-            host_claims.release_claim(uow, instance),
+            instance_allocations.release_instance(uow, instance),
             state=InstanceState.DELETED,
             task_state=None,
             power_state=PowerState.NOSTATE,

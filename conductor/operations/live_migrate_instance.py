@@ -10,8 +10,7 @@ from conductor.operations.steps import move_steps
 from conductor.operations.steps.instance_steps import disk_in
 from conductor.operations.steps.move_steps import Move, Plan
 from conductor.placement.resources import DISK_GB
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance
+from conductor.store import Instance, UnitOfWork
 from models.errors import Rejected
 from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationKind, MigrationState

@@ -8,7 +8,7 @@ from conductor.operations.engine.definition import NewOperation
 from conductor.operations.steps import move_steps
 from conductor.operations.steps.cold_move import cold_move
 from conductor.operations.steps.move_steps import Move, Plan
-from conductor.store.ports import UnitOfWork
+from conductor.store import UnitOfWork
 from models.lifecycle import InstanceState, MigrationKind
 from models.messages.requests import MigrateInstance
 

@@ -22,9 +22,8 @@ from conductor.operations.steps.move_steps import check_alive, movable
 from conductor.operations.steps.unsupported_fields import refuse_image_keys
 from conductor.placement.device_classes import device_requests
 from conductor.placement.host_requirements import host_requirements_of, isolated_from, unmet_by
-from conductor.placement.local.provider_claims import asked_in_all
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, OperationRecord
+from conductor.placement.requested_amounts import total_requested
+from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.errors import Rejected
 from models.hardware import Image
 from models.hardware.requirements.numa_constraints import guest_topology
@@ -163,7 +162,7 @@ def _same_topology(instance: Instance, image: Image) -> None:
     if guest_topology(instance.flavor, image) != now:
         message = f"image is {image.id}: it changes the NUMA topology or pinning of the guest"
         raise Rejected("image_changes_numa", message, key="image")
-    requested = asked_in_all(instance.flavor, image)
+    requested = total_requested(instance.flavor, image)
     had = device_requests(instance.flavor, instance.image or NO_IMAGE, requested)
     if device_requests(instance.flavor, image, requested) != had:
         message = f"image is {image.id}: it changes where the guest's devices may be"

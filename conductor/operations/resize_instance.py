@@ -12,7 +12,7 @@ from conductor.operations.steps.instance_steps import has_local_disk
 from conductor.operations.steps.move_steps import Move, Plan
 from conductor.operations.steps.quota_check import Owner, check_quota, growth
 from conductor.operations.steps.unsupported_fields import refuse_flavor_keys
-from conductor.store.ports import UnitOfWork
+from conductor.store import UnitOfWork
 from models.errors import Rejected
 from models.hardware.requirements.guest_requirements import refuse_contradictions
 from models.lifecycle import InstanceState, MigrationKind

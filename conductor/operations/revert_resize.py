@@ -9,8 +9,8 @@ from conductor.operations.steps import move_steps
 from conductor.operations.steps.instance_steps import must_get
 from conductor.operations.steps.move_steps import Move
 from conductor.operations.steps.unconfirmed_move import begin_decision, decided
-from conductor.placement.local import host_claims
-from conductor.store.ports import UnitOfWork
+from conductor.placement.local import instance_allocations
+from conductor.store import UnitOfWork
 from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationState, TaskState
 
@@ -52,8 +52,8 @@ def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
 def switch_back(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """The instance lives on its source again; the target's allocation is released."""
     migration, instance = move_steps.of(move, uow), must_get(uow, move.instance_id)
-    released = host_claims.release_target(uow, migration)
-    host_claims.hand_to_instance(uow, migration)
+    released = instance_allocations.release_target(uow, migration)
+    instance_allocations.transfer_to_instance(uow, migration)
     ended = replace(released, target=migration.target, switched=False)
     move_steps.save(uow, ended, state=MigrationState.REVERTED)
     uow.instances.save(

@@ -14,9 +14,8 @@ from conductor.operations.steps.instance_steps import (
     must_get,
 )
 from conductor.operations.steps.move_steps import check_alive, movable
-from conductor.placement.local.host_claims import release_claim
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, OperationRecord
+from conductor.placement.local.instance_allocations import release_instance
+from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.requests import Request, ShelveInstance
@@ -113,7 +112,7 @@ def release(shelve: Shelve, uow: UnitOfWork) -> Outcome[Shelve]:
     """Release its allocation on the host with it."""
     instance = must_get(uow, shelve.instance_id)
     if shelve.offload:
-        instance = release_claim(uow, instance)
+        instance = release_instance(uow, instance)
         instance = replace(instance, state=InstanceState.SHELVED_OFFLOADED)
     uow.instances.save(replace(instance, task_state=None, updated_at=uow.now))
     return shelve

@@ -5,8 +5,7 @@ from __future__ import annotations
 from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
 from conductor.operations.steps.instance_steps import leave_as_it_was, must_get
 from conductor.operations.steps.power_steps import Power, begin, host_of, write_state
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.requests import Request

@@ -25,9 +25,8 @@ from conductor.operations.steps.instance_steps import (
     shelved_disk,
     spawn_args,
 )
-from conductor.placement.local.host_claims import release_claim
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, OperationRecord
+from conductor.placement.local.instance_allocations import release_instance
+from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.errors import Rejected
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
@@ -101,7 +100,7 @@ def give_claim_back(unshelve: Unshelve, uow: UnitOfWork) -> Outcome[Unshelve]:
     if not unshelve.offloaded:
         return unshelve
     instance = must_get(uow, unshelve.instance_id)
-    uow.instances.save(release_claim(uow, instance))
+    uow.instances.save(release_instance(uow, instance))
     if instance.host is None:
         return unshelve
     return replace(unshelve, tried=(*unshelve.tried, instance.host))

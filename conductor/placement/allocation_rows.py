@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from conductor.placement.providers import INSTANCE, MIGRATION, Consumer, Resources
-from conductor.store.records import Allocation, Provider
+from conductor.store import Allocation, Provider
 from models.errors import Broken, NoValidHost, Rejected
 from models.hardware import FrozenMap
 
@@ -54,7 +54,7 @@ def generation_of(held: Sequence[Allocation]) -> int | None:
     """
     if not held:
         return None
-    said = sorted(
+    rows = sorted(
         [
             allocation.provider,
             sorted(allocation.amounts.items()),
@@ -63,7 +63,7 @@ def generation_of(held: Sequence[Allocation]) -> int | None:
         ]
         for allocation in held
     )
-    digest = hashlib.blake2b(json.dumps(said).encode(), digest_size=_GENERATION_BYTES)
+    digest = hashlib.blake2b(json.dumps(rows).encode(), digest_size=_GENERATION_BYTES)
     return int.from_bytes(digest.digest(), "big")
 
 
@@ -111,12 +111,12 @@ def settled(provider: Provider, change: Turnover) -> Provider:
         allocation.amounts for allocation in change.come if allocation.provider == provider.name
     ]
     others = _without(provider, gone)
-    asked = _sum(come)
-    after = _sum([others, asked])
+    requested = _sum(come)
+    after = _sum([others, requested])
     _check_sizes(provider, gone, come)
-    for name in sorted(asked):
+    for name in sorted(requested):
         if after[name] > provider.used.get(name, 0):
-            _check_room(provider, name, asked[name], others.get(name, 0))
+            _check_capacity(provider, name, requested[name], others.get(name, 0))
     used = FrozenMap({name: amount for name, amount in after.items() if amount})
     # An equal mapping is kept, so that the store sees that nothing has changed.
     return provider if used == provider.used else replace(provider, used=used)
@@ -139,7 +139,7 @@ def _check_sizes(provider: Provider, gone: Sequence[Resources], come: Sequence[R
             raise _no_capacity(provider, name, amount, inventory.most)
 
 
-def _check_room(provider: Provider, name: str, need: int, others: int) -> None:
+def _check_capacity(provider: Provider, name: str, need: int, others: int) -> None:
     inventory = provider.inventories.get(name)
     capacity = 0 if inventory is None else inventory.capacity
     if others + need > capacity:

@@ -13,16 +13,20 @@ from typing import Final
 import tenacity
 
 from conductor.placement.ports import PlacementService
-from conductor.placement.providers import INSTANCE, MIGRATION, SHARING, Consumer, Resources
+from conductor.placement.providers import (
+    INSTANCE,
+    MIGRATION,
+    SHARING,
+    Consumer,
+    ProviderAmounts,
+    larger_amounts,
+)
 from conductor.placement.request_groups import Candidate
-from conductor.store.records import nothing
+from conductor.store import nothing
 from models.errors import Conflict, Rejected
 from models.hardware import FrozenMap
 
 TRIES: Final = 12
-
-Held = Mapping[str, Resources]
-"""Amounts by provider id and class."""
 
 _WAIT: Final = tenacity.wait_random_exponential(multiplier=0.01, max=1.0)
 
@@ -38,16 +42,16 @@ class Move:
 
     instance: Consumer
     migration_id: str
-    target: Held
+    target: ProviderAmounts
     shared: frozenset[str] = frozenset()
 
     @property
-    def source(self) -> Held:
+    def source(self) -> ProviderAmounts:
         """What the instance held before the move."""
         return self.instance.allocations
 
 
-def claim(placement: PlacementService, consumer: Consumer, candidate: Candidate) -> None:
+def allocate(placement: PlacementService, consumer: Consumer, candidate: Candidate) -> None:
     """Let a consumer that holds nothing hold a candidate.
 
     Raises `NoValidHost` (`no_capacity`) where it does not fit any more, and `Rejected`
@@ -105,7 +109,7 @@ def begin_move(placement: PlacementService, move: Move) -> None:
     """Let the migration hold the source and the instance the target, both or neither."""
     source = {name: held for name, held in move.source.items() if name not in move.shared}
     target = {
-        name: _larger(held, move.source[name]) if name in move.shared else held
+        name: FrozenMap(larger_amounts(held, move.source[name])) if name in move.shared else held
         for name, held in move.target.items()
     }
     _settle(placement, move, target, source)
@@ -124,18 +128,20 @@ def revert_move(placement: PlacementService, move: Move) -> None:
 def change(
     placement: PlacementService,
     consumer_ids: Sequence[str],
-    wanted: Callable[[Sequence[Consumer]], Mapping[str, Held]],
+    wanted: Callable[[Sequence[Consumer]], Mapping[str, ProviderAmounts]],
 ) -> bool:
     """Replace what consumers hold by what `wanted` makes of it, and say whether that differed."""
 
     def changed(held: Sequence[Consumer]) -> Sequence[Consumer]:
         after = wanted(held)
-        return [replace(allocation, allocations=after[allocation.id]) for allocation in held]
+        return [replace(consumer, allocations=after[consumer.id]) for consumer in held]
 
     return _write(placement, consumer_ids, changed)
 
 
-def _settle(placement: PlacementService, move: Move, instance: Held, migration: Held) -> None:
+def _settle(
+    placement: PlacementService, move: Move, instance: ProviderAmounts, migration: ProviderAmounts
+) -> None:
     taker = replace(move.instance, allocations=instance, kind=INSTANCE)
     keeper = replace(move.instance, id=move.migration_id, allocations=migration, kind=MIGRATION)
     _write(placement, [taker.id, keeper.id], lambda _: [taker, keeper])
@@ -154,7 +160,7 @@ def _write(
         reraise=True,
     ):
         with attempt:
-            held = [placement.consumer(consumer_identifier) for consumer_identifier in consumer_ids]
+            held = [placement.consumer(consumer_id) for consumer_id in consumer_ids]
             after = [
                 replace(new, generation=old.generation)
                 for old, new in zip(held, wanted(held), strict=True)
@@ -168,14 +174,9 @@ def _write(
     return differs
 
 
-def _without_zeros(held: Held) -> Held:
+def _without_zeros(held: ProviderAmounts) -> ProviderAmounts:
     found = {
         provider_id: FrozenMap({name: amount for name, amount in resources.items() if amount})
         for provider_id, resources in held.items()
     }
     return {provider_id: resources for provider_id, resources in found.items() if resources}
-
-
-def _larger(one: Resources, other: Resources) -> Resources:
-    names = {*one, *other}
-    return FrozenMap({name: max(one.get(name, 0), other.get(name, 0)) for name in names})

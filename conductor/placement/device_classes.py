@@ -20,7 +20,7 @@ SPEC: Final = "pci_passthrough:alias"
 MOST: Final = 64
 """More devices of one alias than this fit no guest."""
 
-_WISH: Final = re.compile(r"([A-Za-z0-9_-]{1,64}):([0-9]{1,3})")
+_ALIAS_COUNT: Final = re.compile(r"([A-Za-z0-9_-]{1,64}):([0-9]{1,3})")
 
 
 def device_requirements(flavor: Flavor) -> Mapping[str, int]:
@@ -28,20 +28,20 @@ def device_requirements(flavor: Flavor) -> Mapping[str, int]:
 
     Raises `Rejected` (`pci_alias_invalid`) for anything but `ALIAS:COUNT`, comma separated.
     """
-    wishes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for part in filter(None, map(str.strip, flavor.extra_specs.get(SPEC, "").split(","))):
-        found = _WISH.fullmatch(part)
+        found = _ALIAS_COUNT.fullmatch(part)
         if found is None or not 1 <= int(found[2]) <= MOST:
             rule = f"should be ALIAS:COUNT, comma separated, each count from 1 to {MOST}"
             raise Rejected("pci_alias_invalid", f"{SPEC} is {part[:40]!r}: {rule}", key=SPEC)
-        wishes[found[1]] += int(found[2])
-    return wishes
+        counts[found[1]] += int(found[2])
+    return counts
 
 
 def device_requests(
-    flavor: Flavor, image: Image, asked: Mapping[str, int]
+    flavor: Flavor, image: Image, requested: Mapping[str, int]
 ) -> tuple[PciRequest, ...]:
-    """Return the devices among all that is `asked` for by class, as the fitter asks for them.
+    """Return the devices among all that is `requested` by class, as the fitter takes them.
 
     By class, whatever asks for it: the alias of a flavor or `resources:` and its groups.
     """
@@ -49,7 +49,7 @@ def device_requests(
     aliases = {device_class(alias): alias for alias in device_requirements(flavor)}
     return tuple(
         PciRequest(aliases.get(name, name), count, (), policy, name)
-        for name, count in sorted(asked.items())
+        for name, count in sorted(requested.items())
         if name.startswith(DEVICE_CLASS)
     )
 

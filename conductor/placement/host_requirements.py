@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from conductor.placement.requested_amounts import grouped_traits
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host
+from conductor.store import Host, UnitOfWork
 from models.hardware import Flavor, FrozenMap, Image
 from models.hardware.requirements.parsing import one_of, wrong
 from models.hardware.requirements.spec_operators import Condition, condition_of
@@ -55,17 +54,17 @@ def host_requirements_of(flavor: Flavor, image: Image | None) -> HostRequirement
     Codes: `trait_invalid`, `traits_contradict`, `extra_spec_invalid`.
     """
     grouped = grouped_traits(flavor)
-    said = {
+    rules = {
         found[1]: one_of(value, ("required", "forbidden"), "trait_invalid", key)
         for key, value in flavor.extra_specs.items()
         if key not in grouped and (found := _TRAIT.fullmatch(key))
     }
-    forbidden = frozenset(trait for trait, how in said.items() if how == "forbidden")
+    forbidden = frozenset(trait for trait, how in rules.items() if how == "forbidden")
     by_image = _required_by(image) if image is not None else frozenset()
     for trait in sorted(by_image & forbidden):
         rule = "the flavor forbids it, the image requires it"
         raise wrong("traits_contradict", f"trait:{trait}", "forbidden", rule)
-    required = frozenset(trait for trait, how in said.items() if how == "required")
+    required = frozenset(trait for trait, how in rules.items() if how == "required")
     return HostRequirements(
         required | by_image, forbidden, _architecture(image), FrozenMap(_capabilities(flavor))
     )
@@ -82,20 +81,20 @@ def has_trait(host: Host, trait: str) -> bool:
 
 def is_of(host: Host, architecture: str) -> bool:
     """Say whether a host is of an architecture (a trait), or has not said of which."""
-    said = [trait for trait in host.traits if trait.startswith(ARCHITECTURE)]
-    return not said or architecture in said
+    named = [trait for trait in host.traits if trait.startswith(ARCHITECTURE)]
+    return not named or architecture in named
 
 
-def unmet_by(host: Host, wishes: HostRequirements) -> str | None:
-    """Return the first wish about traits and architecture that a host does not meet, if any."""
-    for trait in sorted(wishes.required):
+def unmet_by(host: Host, requirements: HostRequirements) -> str | None:
+    """Return the first requirement of traits and architecture that a host does not meet, if any."""
+    for trait in sorted(requirements.required):
         if not has_trait(host, trait):
             return f"{host.name} lacks the trait {trait}"
-    for trait in sorted(wishes.forbidden):
+    for trait in sorted(requirements.forbidden):
         if has_trait(host, trait):
             return f"{host.name} has the forbidden trait {trait}"
-    if wishes.architecture is not None and not is_of(host, wishes.architecture):
-        return f"{host.name} is of another architecture than {wishes.architecture}"
+    if requirements.architecture is not None and not is_of(host, requirements.architecture):
+        return f"{host.name} is of another architecture than {requirements.architecture}"
     return None
 
 
@@ -105,9 +104,9 @@ def isolated_from(uow: UnitOfWork, host: str, image: Image) -> str | None:
     As the scheduler's filter decides: such an image goes nowhere else, no other goes there.
     """
     apart = [
-        (set(catalogue_entry.body.get("hosts", ())), {part.strip() for part in said.split(",")})
+        (set(catalogue_entry.body.get("hosts", ())), {part.strip() for part in images.split(",")})
         for catalogue_entry in uow.catalogue.where(kind="aggregate")
-        if (said := str((catalogue_entry.body.get("metadata") or {}).get(ISOLATED_IMAGES, "")))
+        if (images := str((catalogue_entry.body.get("metadata") or {}).get(ISOLATED_IMAGES, "")))
     ]
     own = [hosts for hosts, images in apart if image.id in images]
     if own:
@@ -130,8 +129,8 @@ def _required_by(image: Image) -> frozenset[str]:
 
 
 def _architecture(image: Image | None) -> str | None:
-    asked = image.properties.get("hw_architecture") if image is not None else None
-    return None if asked is None else f"{ARCHITECTURE}{str(asked).upper()}"
+    architecture = image.properties.get("hw_architecture") if image is not None else None
+    return None if architecture is None else f"{ARCHITECTURE}{str(architecture).upper()}"
 
 
 def _capabilities(flavor: Flavor) -> dict[str, Condition]:

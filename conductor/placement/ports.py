@@ -8,7 +8,7 @@ from typing import Protocol
 
 from conductor.placement.providers import Consumer, Reshaping, Resources
 from conductor.placement.request_groups import CandidateRequest, Candidates, TraitRule
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from conductor.store.records import Host, Inventory, Provider, nothing
+from conductor.store import Host, Inventory, Provider, nothing
 from models.hardware import FrozenMap
 
 SHARING: Final = "MISC_SHARES_VIA_AGGREGATE"
@@ -26,6 +26,9 @@ OF_THE_SERVER: Final = (
 Resources = Mapping[str, int]
 """Amounts by resource class, all greater than 0."""
 
+ProviderAmounts = Mapping[str, Resources]
+"""Amounts by provider id and resource class."""
+
 
 def root_of(host: Host) -> Provider:
     """Return a host as the root of its tree of providers."""
@@ -43,13 +46,19 @@ def root_of(host: Host) -> Provider:
 
 def parents_first(providers: Iterable[Provider]) -> list[Provider]:
     """Return the providers by depth, then by name; a parent that is not among them is none."""
-    known = {item.id: item for item in providers}
+    known = {provider.id: provider for provider in providers}
 
     def depth(provider: Provider) -> int:
         parent = known.get(provider.parent_id or "")
         return 0 if parent is None else 1 + depth(parent)
 
-    return sorted(known.values(), key=lambda known_name: (depth(known_name), known_name.name))
+    return sorted(known.values(), key=lambda provider: (depth(provider), provider.name))
+
+
+def larger_amounts(one: Resources, other: Resources) -> Resources:
+    """Return of each class the larger of both amounts."""
+    names = one.keys() | other.keys()
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in sorted(names)}
 
 
 def over_committed(provider: Provider) -> Resources:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from conductor.placement.providers import Resources
-from conductor.store.records import Provider, nothing
+from conductor.store import Provider, nothing
 
 GroupPolicy = Literal["none", "isolate"]
 

@@ -18,9 +18,10 @@ from conductor.placement.request_groups import (
     RequestGroup,
     TraitRule,
 )
-from conductor.placement.resources import class_amount
+from conductor.placement.resources import amounts, class_amount
 from models.errors import Rejected
-from models.hardware import Flavor, FrozenMap
+from models.hardware import Flavor, FrozenMap, Image, boots_from_volume
+from models.hardware.requirements.numa_constraints import guest_topology
 
 POLICY: Final = "group_policy"
 _SUFFIX: Final = r"(\d{1,9}|_[A-Za-z0-9_-]{1,64})"
@@ -36,11 +37,11 @@ def request_of(flavor: Flavor, own: Resources) -> CandidateRequest:
     """
     groups = _groups(flavor)
     traits = _traits(flavor)
-    asked = [
+    numbered = [
         RequestGroup(suffix, FrozenMap(resources), traits.get(suffix, TraitRule()))
         for suffix, resources in sorted(groups.items())
     ]
-    return CandidateRequest((RequestGroup(resources=own), *asked), _policy(flavor))
+    return CandidateRequest((RequestGroup(resources=own), *numbered), _policy(flavor))
 
 
 def grouped_traits(flavor: Flavor) -> frozenset[str]:
@@ -57,6 +58,16 @@ def total_of(request: CandidateRequest) -> Resources:
     for group in request.groups:
         total.update(group.resources)
     return FrozenMap(dict(total))
+
+
+def total_requested(flavor: Flavor, image: Image | None) -> Resources:
+    """Return what an instance of flavor and image requests in all, by class, its groups included.
+
+    Raises `Rejected` for a flavor and an image that contradict.
+    """
+    guest = guest_topology(flavor, image or Image(id=""))
+    own = amounts(flavor, guest, volume_backed=boots_from_volume(image))
+    return total_of(request_of(flavor, own))
 
 
 def largest_of(request: CandidateRequest) -> Resources:
@@ -78,17 +89,17 @@ def _groups(flavor: Flavor) -> Mapping[str, dict[str, int]]:
 
 
 def _traits(flavor: Flavor) -> Mapping[str, TraitRule]:
-    said: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    rules: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for key, value in flavor.extra_specs.items():
         if (found := _TRAIT.fullmatch(key)) is None:
             continue
         if value not in ("required", "forbidden"):
             rule = "should be required or forbidden"
             raise Rejected("trait_invalid", f"{key} is {value[:40]!r}: {rule}", key=key)
-        said[found[1] or ""][value].add(found[2])
+        rules[found[1] or ""][value].add(found[2])
     return {
         suffix: TraitRule(frozenset(how["required"]), (), frozenset(how["forbidden"]))
-        for suffix, how in said.items()
+        for suffix, how in rules.items()
     }
 
 

@@ -10,8 +10,7 @@ from typing import Final
 import os_resource_classes
 import os_traits
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import CatalogueEntry
+from conductor.store import CatalogueEntry, UnitOfWork
 from models.errors import Conflict, Rejected
 
 _CUSTOM: Final = re.compile(r"CUSTOM_[A-Z0-9_]+")

@@ -10,7 +10,7 @@ from typing import Final
 import os_resource_classes
 
 from conductor.placement.device_classes import SPEC, device_requirements, device_totals
-from conductor.store.records import Host, Inventory
+from conductor.store import Host, Inventory
 from models.errors import Rejected
 from models.hardware import ISOLATE, Flavor, FrozenMap, GuestTopology, HostTopology, device_class
 from models.messages.internal import Reservation
@@ -67,7 +67,7 @@ def amounts(
             rule = f"the flavor's {SPEC} asks for {devices[name]} of them"
             raise _invalid(f"{OVERRIDE}{name}", str(overrides[name]), rule)
     root_gb = 0 if volume_backed else flavor.root_gb
-    asked = {
+    requested = {
         VCPU: shared,
         PCPU: dedicated,
         MEMORY_MB: flavor.memory_mib,
@@ -75,7 +75,7 @@ def amounts(
         **devices,
         **overrides,
     }
-    return FrozenMap({name: amount for name, amount in asked.items() if amount})
+    return FrozenMap({name: amount for name, amount in requested.items() if amount})
 
 
 def inventory_of(
@@ -122,12 +122,12 @@ def capacity(inventory: Inventory) -> int:
     return inventory.capacity
 
 
-def room(host: Host, asked: Mapping[str, int]) -> Shortage | None:
-    """Return the first class of which the host has too little for `asked`, or nothing.
+def shortage_of(host: Host, requested: Mapping[str, int]) -> Shortage | None:
+    """Return the first class of which the host has too little for `requested`, or nothing.
 
     One guest never gets more than the inventory's `max_unit`.
     """
-    for name, amount in asked.items():
+    for name, amount in requested.items():
         have = min(left_of(host, name), most_of(host, name))
         if amount > have:
             return Shortage(name, amount, max(0, have))

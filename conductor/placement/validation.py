@@ -11,7 +11,7 @@ from typing import Final
 
 from conductor.placement.providers import Consumer, Resources
 from conductor.placement.resources import MOST
-from conductor.store.records import Inventory
+from conductor.store import Inventory
 from models.errors import Rejected
 from models.hardware import FrozenMap
 

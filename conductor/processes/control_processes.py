@@ -33,9 +33,8 @@ from conductor.processes.periodic import Job, periodic_jobs
 from conductor.processes.placement_server import FOLLOW_EVERY_S, mirror_of
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.settings import Settings
+from conductor.store import Heartbeat, OperationRecord, Store, UnitOfWork
 from conductor.store.open_store import open_store
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Heartbeat, OperationRecord
 from conductor.transactions import Transactions
 from conductor.upkeep import REFUSED_REPORTS, PeriodicWork
 from models.errors import Rejected

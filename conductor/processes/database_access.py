@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from conductor.settings import Settings, read_settings
+from conductor.store import Store, UnitOfWork
 from conductor.store.open_store import open_store
-from conductor.store.ports import Store, UnitOfWork
 from models.errors import Conflict, Rejected, Unreachable
 
 ALIVE_WITHIN_S: Final = 5.0

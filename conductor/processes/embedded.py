@@ -27,7 +27,7 @@ from conductor.scheduling.settings import SchedulingSettings
 from conductor.service import ConductorService
 from conductor.service_options import Retention, ServiceSettings
 from conductor.settings import Settings
-from conductor.store.ports import Store, UnitOfWork
+from conductor.store import Store, UnitOfWork
 from models.errors import Conflict, Unreachable
 from models.ids import HostName, compute_queue, new_operation_id
 from models.messages.base import parse

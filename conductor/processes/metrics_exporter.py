@@ -30,8 +30,7 @@ from conductor.operation_status import OperationStatus
 from conductor.operations.engine.wait_reasons import ON_HOST, ON_SCHEDULER, is_dispatch
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.settings import Settings
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Tally
+from conductor.store import Store, Tally, UnitOfWork
 from models.errors import Conflict, Rejected, Unreachable
 from models.messages.internal import OutgoingMessage, SelectHosts
 from tasks.queue_depths import Depth

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from conductor.settings import Settings
-from conductor.store.ports import Store
+from conductor.store import Store
 from models.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ def mirror_of(settings: Settings, store: Store) -> PlacementMirror | None:
 
     placement = _server(url)
     try:
-        placement.register_host()
+        placement.check_credentials()
     except Unreachable as error:
         _log.warning("placement is away", reason=error.message)
     return PlacementMirror(store, placement)
 
 
-def register_host(url: str) -> None:
+def check_credentials(url: str) -> None:
     """Ask the Placement server there whether it serves us; raise `Unreachable` or `Rejected`."""
-    _server(url).register_host()
+    _server(url).check_credentials()
 
 
 def _server(url: str) -> HttpPlacement:

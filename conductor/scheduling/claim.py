@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from conductor.placement.local import provider_claims
-from conductor.placement.local.host_claims import HostAllocation, claim_on
+from conductor.placement.local import host_claims, provider_claims
+from conductor.placement.local.host_claims import HostAllocation
 from conductor.placement.local.provider_claims import ProviderAllocation
-from conductor.placement.resources import room
+from conductor.placement.resources import shortage_of
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.host_selection import Selection
 from conductor.scheduling.request.group_rules import GroupRule, allows
 from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.request.select_hosts import group_rule
 from conductor.scheduling.request.shape_placement import place
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, Instance, Migration
+from conductor.store import Host, Instance, Migration, UnitOfWork
 from models.errors import Conflict
 from models.hardware import Misfit, Placement
 from models.lifecycle import TaskState
@@ -66,7 +65,7 @@ class ClaimWriter:
         self._instances = instances
         self._lock_groups(selections)
         # Lock order: providers before hosts, hosts by name, so that no two transactions deadlock.
-        provider_claims.take(self._uow, map(self._provider_allocation, selections))
+        provider_claims.allocate(self._uow, map(self._provider_allocation, selections))
         claims: list[Claim] = []
         for name in sorted({selection.host.name for selection in selections}):
             claims += self._on_host(
@@ -84,7 +83,9 @@ class ClaimWriter:
         if not all(self._joins_group(selection, selection.host.name) for selection in selections):
             raise Conflict("group_moved", "members of the group were placed meanwhile")
         # Later selections of one message carry the host as the earlier ones leave it.
-        after = claim_on(self._uow, selections[0].host, map(self._host_allocation, claims))
+        after = host_claims.allocate(
+            self._uow, selections[0].host, map(self._host_allocation, claims)
+        )
         if after is not None:
             self.hosts[after.name] = after
             return claims
@@ -105,7 +106,7 @@ class ClaimWriter:
             if isinstance(answer, Misfit):
                 continue
             claim = Claim(selection, name, answer)
-            after = claim_on(self._uow, host, [self._host_allocation(claim)])
+            after = host_claims.allocate(self._uow, host, [self._host_allocation(claim)])
             if after is not None:
                 self.hosts[name] = after
                 return claim
@@ -177,4 +178,4 @@ def _hard_rule(spec: RequestSpec) -> GroupRule | None:
 def _takes(host: Host, spec: RequestSpec) -> bool:
     """Return whether a host, as just read, is in service (or forced) and has the amounts."""
     in_service = host.enabled and not host.forced_down and host.degraded is None
-    return (in_service or spec.forced) and room(host, spec.shape.amounts) is None
+    return (in_service or spec.forced) and shortage_of(host, spec.shape.amounts) is None

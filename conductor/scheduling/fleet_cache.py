@@ -16,9 +16,15 @@ from conductor.liveness import is_up, silent_before
 from conductor.scheduling.fleet.fit_cache import Fits
 from conductor.scheduling.fleet.fleet_snapshot import Aggregate, Catalogue, Fleet, Mask
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.change_feed import Follower
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import WAITS_ON_HOST, CatalogueEntry, Heartbeat, Host, Provider
+from conductor.store import (
+    WAITS_ON_HOST,
+    CatalogueEntry,
+    Follower,
+    Heartbeat,
+    Host,
+    Provider,
+    UnitOfWork,
+)
 from models.messages.catalogue import BUSY_LIMIT
 
 COMPUTE: Final = "compute"
@@ -180,6 +186,6 @@ def _busy(uow: UnitOfWork) -> Mapping[str, int]:
     """Return host to the number of operations that wait for it."""
     return {
         service.removeprefix(WAITS_ON_HOST): count
-        for service, count in uow.operations.awaited().items()
+        for service, count in uow.operations.count_waiting_on().items()
         if service.startswith(WAITS_ON_HOST)
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from conductor.placement.local.host_claims import HostAllocation, charged
+from conductor.placement.local.host_claims import HostAllocation, with_allocations
 from conductor.scheduling.fleet.filter_verdicts import (
     EXAMPLES,
     Check,
@@ -29,7 +29,7 @@ from conductor.scheduling.request.shared_providers import (
     allocation_candidate,
 )
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.records import Host
+from conductor.store import Host
 from models.errors import NoValidHost
 from models.hardware import FrozenMap, Placement
 
@@ -149,7 +149,7 @@ def select_host(
 
 def apply_selection(fleet: Fleet, selection: Selection, now: float) -> None:
     """Change the fleet as if the selection had been claimed; `Fleet.rehearsal` reverts it."""
-    fleet.put(charged(selection.host, [selection.allocation], now))
+    fleet.put(with_allocations(selection.host, [selection.allocation], now))
     fleet.providers = fleet.providers.allocate(selection.candidate.provider_amounts)
 
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from conductor.placement.local.host_claims import release_claim, release_target
+from conductor.placement.local.instance_allocations import release_instance, release_target
 from conductor.placement.providers import OF_THE_SERVER
 from conductor.scheduling.request.select_hosts import decisions_of, is_current
 from conductor.scheduling.request.selection_reply import reply_message
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Decision
+from conductor.store import Decision, Store, UnitOfWork
 from models.errors import Broken, ConductorError, NoValidHost, Rejected
 from models.lifecycle import OperationState, TaskState
 from models.messages.internal import HostRequest, OutgoingMessage, SelectHosts
@@ -124,4 +123,4 @@ def _release(uow: UnitOfWork, host_request: HostRequest) -> None:
     if instance is not None:
         spawning = instance.task_state is TaskState.SPAWNING
         state = TaskState.SCHEDULING if spawning else instance.task_state
-        uow.instances.save(replace(release_claim(uow, instance), task_state=state))
+        uow.instances.save(replace(release_instance(uow, instance), task_state=state))

@@ -26,8 +26,7 @@ from conductor.scheduling.request.select_hosts import (
 )
 from conductor.scheduling.request.selection_reply import reply_message
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Decision, Host, Instance, OperationRecord
+from conductor.store import Decision, Host, Instance, OperationRecord, Store, UnitOfWork
 from models.errors import Broken, ConductorError, Conflict, Rejected
 from models.lifecycle import OperationState
 from models.messages.internal import HostRequest, OutgoingMessage, SelectHosts

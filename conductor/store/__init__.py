@@ -1,1 +1,78 @@
-"""The unit of work: its ports, the SQL adapter and the in-memory twin."""
+"""The store's front door: the ports of the unit of work, the records, and the change feed.
+
+All others import from here; which database is behind the ports is known to `open_store` alone.
+"""
+
+from conductor.store.change_feed import Follower
+from conductor.store.ports import (
+    Changes,
+    DeadLetters,
+    Heartbeats,
+    Instances,
+    Operations,
+    Outbox,
+    Removals,
+    Rows,
+    Store,
+    UnitOfWork,
+    Versioned,
+)
+from conductor.store.prefix_query import StartsWith
+from conductor.store.records import (
+    DISPATCHES,
+    WAITS_ON_HOST,
+    WAITS_ON_SCHEDULER,
+    Allocation,
+    CatalogueEntry,
+    DeadLetter,
+    Decision,
+    Event,
+    Heartbeat,
+    Host,
+    Instance,
+    Inventory,
+    Migration,
+    OperationRecord,
+    OutboxRow,
+    Provider,
+    Registration,
+    Removal,
+    Tally,
+    nothing,
+)
+
+__all__ = [
+    "DISPATCHES",
+    "WAITS_ON_HOST",
+    "WAITS_ON_SCHEDULER",
+    "Allocation",
+    "CatalogueEntry",
+    "Changes",
+    "DeadLetter",
+    "DeadLetters",
+    "Decision",
+    "Event",
+    "Follower",
+    "Heartbeat",
+    "Heartbeats",
+    "Host",
+    "Instance",
+    "Instances",
+    "Inventory",
+    "Migration",
+    "OperationRecord",
+    "Operations",
+    "Outbox",
+    "OutboxRow",
+    "Provider",
+    "Registration",
+    "Removal",
+    "Removals",
+    "Rows",
+    "StartsWith",
+    "Store",
+    "Tally",
+    "UnitOfWork",
+    "Versioned",
+    "nothing",
+]

@@ -1,4 +1,4 @@
-"""Letters to rows of the outbox and back."""
+"""Outgoing messages to rows of the transactional outbox and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from models.messages.internal import OutgoingMessage
 
 
 def outbox_row(outgoing: OutgoingMessage, now: float) -> OutboxRow:
-    """Return the row that promises a letter."""
+    """Return the outbox row of a message, sent if and only if its transaction commits."""
     return OutboxRow(
         id=outgoing.id,
         created_at=now,
@@ -21,7 +21,7 @@ def outbox_row(outgoing: OutgoingMessage, now: float) -> OutboxRow:
 
 
 def message_of(row: OutboxRow) -> OutgoingMessage:
-    """Return the letter that a row promised: the same to the letter, its id included."""
+    """Return the outgoing message of a row, byte for byte the same, its id included."""
     return OutgoingMessage(
         queue=row.queue,
         task=row.task,

@@ -1,4 +1,4 @@
-"""What operations and the scheduler see of the database: a unit of work over tables of records."""
+"""The store's ports: a unit of work over tables of frozen records."""
 
 from __future__ import annotations
 
@@ -73,24 +73,24 @@ class Rows(Protocol[T]):
 
 
 class Operations(Rows[OperationRecord], Protocol):
-    """Operations, and the questions of the reaper."""
+    """Operations, and the queries of the reaper."""
 
     def overdue(self, now: float, limit: int) -> list[str]:
         """Return ids of running operations whose `wake_at` has passed, longest overdue first."""
 
-    def awaited(self) -> Mapping[str, int]:
-        """Return who is waited for (`waiting_on`), and by how many operations."""
+    def count_waiting_on(self) -> Mapping[str, int]:
+        """Count operations by what they wait on (`waiting_on`)."""
 
     def unanswered(self, before: float, limit: int) -> list[OperationRecord]:
-        """Return running operations whose ask went out at `before` or earlier, oldest ask first.
+        """Return running operations dispatched at `before` or earlier, oldest dispatch first.
 
-        Those whose ask has been answered, and that wait for something else, are not among them.
+        Operations whose reply has come, and that wait for something else, are not among them.
         """
 
     def census(self) -> list[Tally]:
         """Count those that have not ended, or are stuck, in groups of what is the same of them.
 
-        Costs what lives, not what has ended: history is not looked at.
+        Cost grows with live operations, not with history.
         """
 
     def ended_since(self, at: float, limit: int) -> list[str]:
@@ -126,7 +126,7 @@ class Instances(Rows[Instance], Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Key to version of records, and the mark to ask with next.
+    """Key to version of records, and the mark to resume at.
 
     Without a mark the store cannot tell what has changed: the versions are of all records.
     `total` is how many records there are, where they were to be counted: fewer than were known
@@ -162,34 +162,34 @@ class Versioned(Rows[T], Protocol[T]):
 
 
 class Heartbeats(Rows[Heartbeat], Protocol):
-    """When processes and hosts were heard of last."""
+    """Heartbeats of processes and hosts."""
 
     def silent(self, kind: str, since: float) -> list[str]:
-        """Return the names of those of a kind that were heard of last before `since`."""
+        """Return the names of those of a kind that sent their last heartbeat before `since`."""
 
 
 class Removals(Rows[Removal], Protocol):
-    """Guests that operations have had removed from hosts."""
+    """Removals of guests from hosts, requested by operations."""
 
     def drop_before(self, at: float, limit: int) -> int:
         """Delete old ones; return how many."""
 
 
 class Outbox(Rows[OutboxRow], Protocol):
-    """Letters on their way."""
+    """The transactional outbox: messages that are committed and not yet published."""
 
     def older_than(self, at: float, limit: int) -> list[OutboxRow]:
-        """Return letters written before `at`, oldest first."""
+        """Return messages written before `at`, oldest first."""
 
     def drop_many(self, ids: Sequence[str]) -> None:
-        """Delete letters that have left."""
+        """Delete messages that have been published."""
 
     def oldest_at(self) -> float | None:
-        """Return when the letter that waits longest was written."""
+        """Return when the oldest message was written."""
 
 
 class DeadLetters(Rows[DeadLetter], Protocol):
-    """Messages that could not be handled."""
+    """Dead letters: messages that could not be handled."""
 
     def drop_before(self, at: float, limit: int) -> int:
         """Delete old ones; return how many."""
@@ -216,10 +216,10 @@ class UnitOfWork(Protocol):
 
     @property
     def posted(self) -> Sequence[OutgoingMessage]:
-        """The letters written to the outbox by this transaction."""
+        """The messages written to the outbox by this transaction."""
 
     def post(self, outgoing: OutgoingMessage) -> None:
-        """Promise a letter: it leaves if and only if this transaction commits."""
+        """Write a message to the outbox: it is published only if this transaction commits."""
 
     def lock(self, name: str) -> None:
         """Keep others that lock the same name waiting until the end; no record has to have it.
@@ -234,7 +234,7 @@ class UnitOfWork(Protocol):
 
 
 class Store(Protocol):
-    """Where transactions come from."""
+    """A database of the conductor: opens transactions."""
 
     def begin(self) -> AbstractContextManager[UnitOfWork]:
         """Open a transaction for writing; commit at the end of the block, roll back on an error.
@@ -247,4 +247,4 @@ class Store(Protocol):
         """Open a transaction for reading: consistent, and never in the way of a writer."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""

@@ -1,4 +1,4 @@
-"""How a record is asked for by the beginning of a text, as people type ids."""
+"""Prefix queries on text fields: people type the beginning of an id."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """Asked of a text field instead of a value: whatever begins so (small letters)."""
+    """A criterion of `where` for a text field: any value with this prefix (lower case)."""
 
     text: str

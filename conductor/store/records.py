@@ -20,17 +20,17 @@ from models.lifecycle import (
 )
 
 WAITS_ON_HOST: Final = "compute:"
-"""What `waiting_on` begins with where a host is waited for, before its name."""
+"""Prefix of `waiting_on` where an operation waits for a host, before its name."""
 WAITS_ON_SCHEDULER: Final = "scheduler"
-ASKS: Final = (WAITS_ON_HOST, WAITS_ON_SCHEDULER)
+DISPATCHES: Final = (WAITS_ON_HOST, WAITS_ON_SCHEDULER)
 
 
 @dataclass(frozen=True, slots=True)
 class OperationRecord:
-    """One operation: what was asked, which step it is at, and its typed state as JSON.
+    """One operation: its request, the step it is at, and its typed state as JSON.
 
-    `sequence` counts its asks (only the newest is answered); `waiting` holds the ask that is out,
-    as its letter, to be sent again to the letter; `asked_at` is when the newest was first sent,
+    `sequence` counts its dispatches (only a reply to the newest counts); `waiting` is the message
+    of the one in flight, to be sent again unchanged; `asked_at` is when it was first sent,
     `wake_at` when the reaper looks at it. `attempts` lists what was tried and why it failed.
     """
 
@@ -324,7 +324,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """A letter that was promised by a committed transaction and may not have left yet."""
+    """A message of a committed transaction that may not have been published yet."""
 
     id: str
     created_at: float

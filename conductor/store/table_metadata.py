@@ -116,14 +116,14 @@ class Shape(Generic[T]):
         """Return the version of a record of a table that has them."""
         return attrgetter(self.version)
 
-    def asked_key(self, key: Iterable[str]) -> Key:
+    def key_values(self, key: Iterable[str]) -> Key:
         """Return a key as the records have it; raise `Broken` when parts are missing."""
-        asked: Key = tuple(key)
-        if len(asked) != len(self.key):
+        values: Key = tuple(key)
+        if len(values) != len(self.key):
             raise Broken("key_invalid", f"a key of {self.name} is {', '.join(self.key)}")
-        return (int(asked[0]),) if self.serial else asked
+        return (int(values[0]),) if self.serial else values
 
-    def check_asked(self, equals: Mapping[str, Any]) -> None:
+    def check_fields(self, equals: Mapping[str, Any]) -> None:
         """Raise `Broken` (`field_unknown`) for a field that `where` cannot compare."""
         for name in equals:
             if name not in self.fields or name in self.nested:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from conductor.store import DeadLetter, Host, Instance, OperationRecord
 from conductor.store.open_store import open_store
-from conductor.store.records import DeadLetter, Host, Instance, OperationRecord
 from models.lifecycle import InstanceState
 from tests.acceptance.figures import Figures
 from tests.acceptance.members import Member

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.stops import Moment
 from tests.operations.audit import check_at_any_time

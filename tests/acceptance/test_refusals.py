@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from conductor.store.records import Instance
+from conductor.store import Instance
 from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.sending import PINNED, child_of, instance_of

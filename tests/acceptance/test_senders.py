@@ -17,7 +17,7 @@ from celery import Celery
 from celery.result import AsyncResult
 from pika.exceptions import ChannelClosedByBroker
 
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter
 from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.sending import SHARED, build_body, instance_of, task_body

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conductor.hosts import host_administration
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord
 from models.lifecycle import InstanceState, OperationState
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.sending import CONTEXT, PINNED, build_body, instance_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from conductor.processes.embedded import ComputeHost, Embedded
 from conductor.settings import Settings
+from conductor.store import Store
 from conductor.store.open_store import open_store
-from conductor.store.ports import Store
 from models.messages.hardware_json import host_from_json
 from models.tables.schema_upgrade import upgrade
 from tests.benchmarks.report import Figure, report

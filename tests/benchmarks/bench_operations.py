@@ -18,8 +18,8 @@ import pytest
 from conductor.hosts import host_administration
 from conductor.processes.embedded import ComputeHost, Embedded
 from conductor.settings import Settings
+from conductor.store import Store
 from conductor.store.open_store import open_store
-from conductor.store.ports import Store
 from models.messages.hardware_json import host_from_json
 from models.tables.schema_upgrade import upgrade
 from tasks.app import make_app

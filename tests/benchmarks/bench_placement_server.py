@@ -28,8 +28,8 @@ from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import Consumer
 from conductor.placement.request_groups import CandidateRequest, RequestGroup
+from conductor.store import Inventory
 from conductor.store.open_store import open_store
-from conductor.store.records import Inventory
 from models.tables.schema_upgrade import upgrade
 from tests.benchmarks.report import Figure, report
 from tests.environment import placement as environment
@@ -159,10 +159,10 @@ def _post(client: PlacementClient, number: int) -> None:
     # By hand: the adapter would also read each provider back.
     provider_id = str(uuid.uuid4())
     made = {"uuid": provider_id, "name": f"host-{number:04}"}
-    client.ask(Question("POST", "/resource_providers", (), made))
+    client.send(Question("POST", "/resource_providers", (), made))
     has = {"resource_provider_generation": 0, "inventories": inventories_json(ROOM)}
     path = f"/resource_providers/{provider_id}/inventories"
-    assert client.ask(Question("PUT", path, (), has)).status == 200
+    assert client.send(Question("PUT", path, (), has)).status == 200
 
 
 def _claimed(placement: PlacementService, limit: int) -> None:

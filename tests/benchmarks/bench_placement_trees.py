@@ -17,8 +17,8 @@ from conductor.placement.candidates.candidate_search import candidates
 from conductor.placement.local.provider_index import ProviderIndex
 from conductor.placement.providers import provider_id_of
 from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
+from conductor.store import Host, Inventory, Provider
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.records import Host, Inventory, Provider
 from models.hardware import FrozenMap, HostTopology
 from tests.benchmarks.report import Figure, report
 from tests.benchmarks.wide_trees import Case, cases

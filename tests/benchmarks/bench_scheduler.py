@@ -21,8 +21,8 @@ from typing import IO, Any
 import psycopg
 import pytest
 
+from conductor.store import Store
 from conductor.store.open_store import open_store
-from conductor.store.ports import Store
 from models.hardware import Flavor
 from models.messages.internal import SelectHosts
 from models.tables.schema_upgrade import upgrade

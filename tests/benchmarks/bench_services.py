@@ -15,8 +15,8 @@ import pytest
 from celery import Celery
 from kombu import Exchange, Queue
 
+from conductor.store import Store
 from conductor.store.open_store import open_store
-from conductor.store.ports import Store
 from models.ids import new_operation_id
 from models.tables.schema_upgrade import upgrade
 from tasks.app import make_app

@@ -13,8 +13,7 @@ from typing import IO, Any
 
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import over_committed
-from conductor.store.ports import Store
-from conductor.store.records import Inventory
+from conductor.store import Inventory, Store
 
 FULL = "no_capacity"
 WAIT_S = 60

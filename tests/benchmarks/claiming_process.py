@@ -18,8 +18,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import Consumer
+from conductor.store import Store
 from conductor.store.open_store import open_store
-from conductor.store.ports import Store
 from models.errors import ConductorError, Conflict
 
 ATTEMPTS = 10

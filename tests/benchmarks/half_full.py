@@ -7,11 +7,10 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 
-from conductor.placement.local.host_claims import HostAllocation, charged
+from conductor.placement.local.host_claims import HostAllocation, with_allocations
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.scheduling.request.instance_shape import shape_of
-from conductor.store.ports import Store
-from conductor.store.records import Allocation, Heartbeat, Host, Instance
+from conductor.store import Allocation, Heartbeat, Host, Instance, Store
 from models.hardware import Flavor, HostCell, HostTopology, Image, Placement, span
 from models.hardware.fitting.fit_guest import fit
 from models.lifecycle import InstanceState, TaskState
@@ -112,7 +111,7 @@ def _with_guest(host: Host, wanted: Flavor) -> tuple[tuple[Instance, Allocation]
     instance = _instance(wanted, host.name, placement)
     held = HostAllocation(instance.id, "project", placement, shape.amounts)
     allocation = Allocation(instance.id, host.name, shape.amounts, project_id="project")
-    return (instance, allocation), charged(host, [held], 0.0)
+    return (instance, allocation), with_allocations(host, [held], 0.0)
 
 
 def _instance(

@@ -12,7 +12,7 @@ from conductor.placement.request_groups import (
     RequestGroup,
     TraitRule,
 )
-from conductor.store.records import Provider
+from conductor.store import Provider
 from models.hardware import FrozenMap
 from tests.placement import worlds
 

@@ -8,7 +8,7 @@ import pytest
 from conductor.cli.demo.demo_audit import Books, disagreements
 from conductor.cli.demo.demo_fleet import fleet, fleet_json
 from conductor.cli.demo.demo_requests import INSTANCES, builds, definitions
-from conductor.store.records import Allocation, Host, Instance, Inventory
+from conductor.store import Allocation, Host, Instance, Inventory
 from models.hardware import Flavor, HostCell, HostTopology, PagePool, PlacedCell, Placement
 from models.ids import InstanceId
 from models.lifecycle import InstanceState

@@ -19,7 +19,7 @@ from conductor.cli.health_findings import (
 from conductor.cli.rendering.json_views import Story, operation_view, unanswered_view
 from conductor.cli.store_queries import operation_statuses_of
 from conductor.processes.metrics_exporter import SystemMetrics
-from conductor.store.records import Heartbeat, OutboxRow
+from conductor.store import Heartbeat, OutboxRow
 from models.messages.internal import ECHO, REPORTS, SCHEDULER
 from tasks.queue_depths import Depth
 from tests.operations.world import SHARED, World

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from conductor.processes.embedded import Embedded
-from conductor.store.ports import Store
+from conductor.store import Store
 from tests.cli.running import Cli, one_line
 
 

@@ -20,8 +20,8 @@ from conductor.processes.metrics_exporter import (
 )
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.settings import Settings
+from conductor.store import UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import UnitOfWork
 from models.errors import Rejected, Unreachable
 from models.lifecycle import OperationState
 from models.messages.internal import SelectHosts, Token

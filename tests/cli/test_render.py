@@ -18,7 +18,7 @@ from conductor.cli.rendering.render_layout import (
     size_text,
 )
 from conductor.processes.simulated_hosts import Plan, made
-from conductor.store.records import Host, Inventory
+from conductor.store import Host, Inventory
 from models.hardware import Flavor, HostCell, HostTopology, Image, Misfit, PagePool
 from models.hardware.accounting import claim
 from models.hardware.fitting.fit_guest import fit

@@ -73,10 +73,10 @@ MEANT: Final = re.compile(
 )
 """What these words mean to everybody: dead letters, the alphabet; and published names."""
 KEPT: Final = {
-    *("story", "held", "ask_again_s", "manifest_s"),
+    *("story", "held", "ask_again_s", "manifest_s", "asked_at", "json_each"),
     *("room_left", "room_to_grow", "usual_room_kept"),
 }
-"""Published fields and settings, which are read and written by their names."""
+"""Published fields and settings, database columns and functions, known by these names."""
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

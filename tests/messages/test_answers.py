@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter
 from models.lifecycle import OperationState
 from models.messages.answers import ANSWERS
 from models.messages.internal import OutgoingMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from conductor.placement.consistency.guest_differences import GUESTS_DIFFER
-from conductor.store.ports import Store
+from conductor.store import Store
 from models.lifecycle import InstanceState, MigrationState, OperationState
 from tests.invariants import check_invariants
 

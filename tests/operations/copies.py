@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from conductor.store import Store
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store
 from tests.operations.world import Mortal, World
 
 _TABLES = (

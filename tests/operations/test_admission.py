@@ -11,7 +11,7 @@ import pytest
 from conductor.hosts import host_administration
 from conductor.hosts.admission import Admitted, Again, Refused, judge, namesake
 from conductor.liveness import host_is_up
-from conductor.store.records import Registration
+from conductor.store import Registration
 from models.errors import HostRefused
 from models.ids import HostName
 from models.lifecycle import InstanceState, OperationState

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from conductor.hosts import host_administration
-from conductor.store.records import CatalogueEntry
+from conductor.store import CatalogueEntry
 from models.ids import InstanceId, OperationId, child_instance_id
 from models.lifecycle import InstanceState, OperationState, PowerState
 from models.messages.internal import OutgoingMessage

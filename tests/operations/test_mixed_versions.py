@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter
 from models.errors import Rejected
 from models.lifecycle import InstanceState, OperationState
 from models.messages.internal import REPLY, REPORTS, SCHEDULER, OutgoingMessage

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conductor.hosts import host_administration
-from conductor.store.records import CatalogueEntry
+from conductor.store import CatalogueEntry
 from models.ids import InstanceId
 from models.lifecycle import InstanceState, MigrationState, OperationState, PowerState
 from tests.operations.audit import check_at_any_time, check_at_rest

@@ -8,9 +8,8 @@ import pytest
 
 from conductor.outbox_relay import SWEEP_AFTER_S
 from conductor.reaper import OVERDUE_BATCH
+from conductor.store import Heartbeat, Store, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Heartbeat
 from conductor.upkeep import PeriodicWork, forget_processes, troubles
 from models.errors import Unreachable
 from models.lifecycle import OperationState

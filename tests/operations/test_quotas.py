@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conductor.store.records import CatalogueEntry
+from conductor.store import CatalogueEntry
 from models.lifecycle import InstanceState, OperationState
 from models.messages.internal import CONDUCTOR
 from tests.operations.audit import check_at_rest

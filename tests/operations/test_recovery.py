@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Heartbeat
+from conductor.store import Heartbeat, Store, UnitOfWork
 from models.errors import Conflict
 from models.lifecycle import OperationState
 from tests.operations.audit import check_at_rest

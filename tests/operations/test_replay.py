@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord
 from models.lifecycle import InstanceState, OperationState
 from models.messages.internal import CONDUCTOR
 from tests.operations.audit import check_at_rest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord
 from models.errors import Rejected
 from models.lifecycle import OperationState
 from models.messages.internal import SCHEDULER, Progress, Reply, Token

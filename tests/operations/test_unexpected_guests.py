@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conductor.hosts.reconciliation import is_leftover, why_unexpected
-from conductor.store.records import Registration, Removal
+from conductor.store import Registration, Removal
 from models.ids import InstanceId
 from models.lifecycle import InstanceState, OperationState
 from models.messages.internal import Domain, SpawnArgs

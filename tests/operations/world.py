@@ -17,9 +17,8 @@ from conductor.processes.embedded import Desk, build_service
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.settings import Settings
+from conductor.store import Event, Host, Instance, OperationRecord, Store, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Event, Host, Instance, OperationRecord
 from models.ids import HostName, OperationId, child_instance_id, compute_queue
 from models.lifecycle import OperationState
 from models.messages.base import parse

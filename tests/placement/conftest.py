@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from conductor.placement.local.store_placement import StorePlacement
+from conductor.store import UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import UnitOfWork
 from tests.placement.one_host import a_root
 
 

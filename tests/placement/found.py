@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from conductor.placement.local.provider_index import ProviderIndex
 from conductor.placement.request_groups import Candidate
+from conductor.store import Host, Provider, Store
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store
-from conductor.store.records import Host, Provider
 from models.hardware import HostTopology
 from tests.placement.oracle import Way
 

@@ -10,7 +10,7 @@ import pytest
 
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import provider_id_of
-from conductor.store.records import Host, Inventory, Provider
+from conductor.store import Host, Inventory, Provider
 from models.errors import Conflict, NoValidHost, Rejected
 from tests.scheduling.world import host
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 
 Way = tuple[frozenset[tuple[str, str, int]], frozenset[tuple[str, frozenset[str]]]]
 """Allocations as (provider, class, amount), mappings as (suffix, providers)."""

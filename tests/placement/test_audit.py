@@ -9,8 +9,7 @@ import pytest
 
 from conductor.placement.consistency.allocation_audit import audit, read_books
 from conductor.placement.consistency.heal import heal_consumer, heal_provider
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Inventory, Provider
+from conductor.store import Allocation, Inventory, Provider, UnitOfWork
 from models.errors import Rejected
 from models.lifecycle import OperationState
 from tests.operations.audit import check_at_rest

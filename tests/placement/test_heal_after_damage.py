@@ -14,9 +14,8 @@ from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import provider_id_of
 from conductor.processes.database_access import DatabaseAccess
 from conductor.settings import Settings
+from conductor.store import Allocation, Inventory, Store, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Allocation, Inventory
 from models.lifecycle import OperationState
 from tests.contracts.placement.world import make
 from tests.invariants import violations

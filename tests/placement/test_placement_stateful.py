@@ -20,9 +20,8 @@ from hypothesis.stateful import (
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import ProviderQuery
 from conductor.placement.providers import Consumer, Reshaping, provider_id_of
+from conductor.store import Inventory, Provider, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Inventory, Provider
 from models.errors import ConductorError
 from tests.placement.one_host import a_root
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from conductor.placement.local.provider_index import ProviderIndex
 from conductor.placement.request_groups import CandidateRequest, Candidates, RequestGroup, TraitRule
+from conductor.store import Inventory, Provider, Store
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store
-from conductor.store.records import Inventory, Provider
 from models.hardware import FrozenMap
 from tests.placement.found import host_of, kept, refreshed, ways_of
 from tests.placement.oracle import all_ways

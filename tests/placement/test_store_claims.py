@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.local.host_claims import HostAllocation, claim_on
+from conductor.placement.local.host_claims import HostAllocation, allocate
 from conductor.placement.local.provider_index import ProviderIndex
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import (
@@ -16,9 +16,8 @@ from conductor.placement.providers import (
     Reshaping,
 )
 from conductor.placement.request_groups import CandidateRequest, RequestGroup
+from conductor.store import Inventory, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Inventory
 from models.errors import Broken, Conflict, NoValidHost, Rejected
 from tests.placement.one_host import GPU, ROOT, a_root, hold, made, refused
 
@@ -149,7 +148,7 @@ def test_claims_that_know_nothing_of_generations_change_them(
     read = placement.consumer("i")
     known = uow.hosts.get("h1")
     assert known is not None
-    assert claim_on(uow, known, [HostAllocation("i", "p", None, {"VCPU": 1})])
+    assert allocate(uow, known, [HostAllocation("i", "p", None, {"VCPU": 1})])
     assert refused(Conflict, lambda: placement.write([read])).code == "generation_conflict"
     assert placement.consumer("i").allocations == {ROOT: {"VCPU": 1}}
 

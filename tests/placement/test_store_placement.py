@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.local.host_claims import release_host
+from conductor.placement.local.instance_allocations import release
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import ProviderQuery
 from conductor.placement.providers import (
@@ -17,8 +17,7 @@ from conductor.placement.providers import (
     provider_id_of,
 )
 from conductor.placement.request_groups import TraitRule
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Inventory
+from conductor.store import Inventory, UnitOfWork
 from models.errors import Conflict, NoValidHost, Rejected
 from tests.placement.one_host import AGGREGATE, GPU, NIC, ROOT, SHARED, a_root, hold, made, refused
 from tests.scheduling.world import host
@@ -79,7 +78,7 @@ def test_what_the_port_wrote_can_be_given_back_by_an_instances_end(
 ) -> None:
     hold(placement, "i", {ROOT: {"VCPU": 2}})
     (held,) = uow.allocations.where(consumer_id="i")
-    release_host(uow, held, None)
+    release(uow, held, None)
     written = uow.hosts.get("h1")
     assert written is not None
     assert (written.instances, dict(written.used)) == (0, {})

@@ -12,7 +12,7 @@ from conductor.placement.request_groups import (
     RequestGroup,
     TraitRule,
 )
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.hardware import FrozenMap
 
 CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB", "SRIOV_NET_VF")

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from conductor.placement.local.host_claims import release_claim
+from conductor.placement.local.instance_allocations import release_instance
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from models.hardware import Flavor
@@ -64,7 +64,7 @@ class Claims(RuleBasedStateMachine):
     def release_host(self, instances: list[str]) -> None:
         with self.world.store.begin() as uow:
             for instance in uow.instances.lock_many(instances).values():
-                uow.instances.save(release_claim(uow, instance))
+                uow.instances.save(release_instance(uow, instance))
 
     @invariant()
     def accounts_are_exact(self) -> None:

@@ -12,7 +12,7 @@ from conductor.scheduling.host_selection import select_host
 from conductor.scheduling.request.instance_shape import shape_of
 from conductor.scheduling.request.shape_placement import place
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.records import Decision
+from conductor.store import Decision
 from models.hardware import Flavor, HostTopology, Misfit, PagePool
 from models.hardware.fitting import misfits
 from models.hardware.fitting.affinity import DEVICES, NETWORK

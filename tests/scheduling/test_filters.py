@@ -8,7 +8,7 @@ import pytest
 
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.records import Host
+from conductor.store import Host
 from models.hardware import Image, PciPool
 from models.messages.internal import Reservation
 from tests.scheduling.world import World, chosen, flavor, host, operation_that_asks, pinned, refusal

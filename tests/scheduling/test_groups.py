@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.placement.local.host_claims import hand_to_migration
+from conductor.placement.local.instance_allocations import transfer_to_migration
 from conductor.scheduling.request.group_rules import GroupRule, Member, allows
-from conductor.store.records import Instance, Migration
+from conductor.store import Instance, Migration
 from models.lifecycle import MigrationKind, MigrationState
 from models.messages.internal import Reply
 from tests.invariants import assert_invariants
@@ -164,7 +164,7 @@ def move(world: World, instance: Instance, **more: object) -> Reply:
     )
     with world.store.begin() as uow:
         uow.migrations.add(migration)
-        hand_to_migration(uow, migration)
+        transfer_to_migration(uow, migration)
     message = world.ask(instance, ignored=(migration.source,))
     host_requests = tuple(
         host_request.model_copy(update={"migration_id": migration.id})

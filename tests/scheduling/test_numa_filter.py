@@ -12,7 +12,7 @@ from conductor.scheduling.filters.numa_filter import has_numa_cells
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.request.instance_shape import shape_of
 from conductor.scheduling.request.request_spec import RequestSpec
-from conductor.store.records import Host
+from conductor.store import Host
 from models.hardware import GuestTopology, HostCell, HostTopology, Misfit, PagePool, span
 from models.hardware.fitting.fit_guest import fit
 from models.messages.base import parse

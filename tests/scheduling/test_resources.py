@@ -14,9 +14,9 @@ from conductor.placement.resources import (
     amounts,
     capacity,
     inventory_of,
-    room,
+    shortage_of,
 )
-from conductor.store.records import Inventory
+from conductor.store import Inventory
 from models.errors import Rejected
 from models.hardware import Flavor, Image
 from models.hardware.requirements.numa_constraints import guest_topology
@@ -119,17 +119,17 @@ def test_capacity_is_exact_in_decimal(total: int, reserved: int, ratio: float, w
 def test_room_ends_exactly_at_capacity() -> None:
     small = host("a", disk_gb=100, cells=1, shared=2, dedicated=2, memory_mib=1000)
     busy = replace(small, used={"VCPU": 6})
-    assert room(busy, {"VCPU": 2, "PCPU": 2, "MEMORY_MB": 1000, "DISK_GB": 100}) is None
-    assert room(replace(small, used={"VCPU": 7}), {"VCPU": 2}) == Shortage("VCPU", 2, 1)
-    assert room(small, {"PCPU": 3}) == Shortage("PCPU", 3, 2)
-    assert room(small, {"CUSTOM_GOLD": 1}) == Shortage("CUSTOM_GOLD", 1, 0)
+    assert shortage_of(busy, {"VCPU": 2, "PCPU": 2, "MEMORY_MB": 1000, "DISK_GB": 100}) is None
+    assert shortage_of(replace(small, used={"VCPU": 7}), {"VCPU": 2}) == Shortage("VCPU", 2, 1)
+    assert shortage_of(small, {"PCPU": 3}) == Shortage("PCPU", 3, 2)
+    assert shortage_of(small, {"CUSTOM_GOLD": 1}) == Shortage("CUSTOM_GOLD", 1, 0)
 
 
 @pytest.mark.parametrize("used", [0, 2])
 def test_one_guest_never_gets_more_than_the_host_has_of_its_own(used: int) -> None:
     small = replace(host("a", cells=1, shared=4), used={"VCPU": used})
-    assert room(small, {"VCPU": 4}) is None
-    assert room(small, {"VCPU": 5}) == Shortage("VCPU", 5, 4)
+    assert shortage_of(small, {"VCPU": 4}) is None
+    assert shortage_of(small, {"VCPU": 5}) == Shortage("VCPU", 5, 4)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 1600))

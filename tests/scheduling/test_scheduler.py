@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.local.host_claims import release_claim
+from conductor.placement.local.instance_allocations import release_instance
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.records import Heartbeat, Instance
+from conductor.store import Heartbeat, Instance
 from models.errors import Broken
 from models.lifecycle import InstanceState, OperationState, TaskState
 from models.messages.internal import REPORTS, HostRequest, SelectHosts, Token
@@ -38,7 +38,7 @@ def release(world: World, instance_id: str) -> None:
     with world.store.begin() as uow:
         instance = uow.instances.lock(instance_id)
         assert instance is not None
-        uow.instances.save(release_claim(uow, instance))
+        uow.instances.save(release_instance(uow, instance))
 
 
 def test_a_claim_moves_host_instance_operation_and_reply_together() -> None:
@@ -283,7 +283,7 @@ def test_releasing_twice_gives_back_once() -> None:
     claimed = world.instance(instance.id)
     for _ in range(2):
         with world.store.begin() as uow:
-            released = release_claim(uow, claimed)
+            released = release_instance(uow, claimed)
             uow.instances.save(released)
     assert (released.host, released.placement) == (None, None)
     after = world.host("a")

@@ -21,7 +21,7 @@ from conductor.scheduling.request.instance_shape import shape_of
 from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.request.shared_providers import SharedProviders
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.records import Allocation, Inventory, Provider
+from conductor.store import Allocation, Inventory, Provider
 from models.errors import Rejected
 from models.hardware import Flavor, Image
 from models.lifecycle import OperationState

@@ -25,7 +25,7 @@ from conductor.scheduling.weighers.capacity_weighers import room_left
 from conductor.scheduling.weighers.host_weighers import few_instances, less_busy, own_cell
 from conductor.scheduling.weighers.weigher_table import SPREAD
 from conductor.settings import read_settings
-from conductor.store.records import Host
+from conductor.store import Host
 from models.errors import Rejected
 from tests.scheduling.test_whatif import spec
 from tests.scheduling.world import World, chosen, flavor, host, refusal

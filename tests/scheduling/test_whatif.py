@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from conductor.placement.local.host_claims import HostAllocation, charged
+from conductor.placement.local.host_claims import HostAllocation, with_allocations
 from conductor.placement.providers import SHARING
 from conductor.scheduling.analysis.fleet_capacity import Capacity
 from conductor.scheduling.analysis.host_losses import after_losses
@@ -21,7 +21,7 @@ from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.request.shape_placement import place
 from conductor.scheduling.request.shared_providers import SharedProviders
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.records import Host, Inventory, Provider
+from conductor.store import Host, Inventory, Provider
 from models.errors import Rejected
 from models.hardware import Flavor, HostTopology, Misfit
 from tests.scheduling.world import IMAGE, flavor, host, pinned
@@ -48,7 +48,7 @@ class Filled:
         placement = place(asks.shape, self.hosts[where], pack=True)
         assert not isinstance(placement, Misfit)
         holding = HostAllocation(name, "p", placement, asks.shape.amounts)
-        self.hosts[where] = charged(self.hosts[where], [holding], 0.0)
+        self.hosts[where] = with_allocations(self.hosts[where], [holding], 0.0)
         self.guests.setdefault(where, []).append(Guest(name, name, holding, asks))
 
     @property
@@ -239,7 +239,7 @@ def test_storage_that_is_shared_is_not_lost_with_a_host_and_is_its_users_own() -
     assert {loss.more for loss in after_losses(capacity, 1, filled.of)} == {3}
     own = HostAllocation("vm", "p", None, {"VCPU": 1})
     guest = Guest("vm", "vm", own, spec(flavor(root_gb=20), "vm"), {"pool": {"DISK_GB": 20}})
-    fleet.put(charged(filled.hosts["b"], [own], 0.0))
+    fleet.put(with_allocations(filled.hosts["b"], [own], 0.0))
     losses = after_losses(Capacity(request, fleet, SETTINGS), 3 - 1, lambda _: {"b": [guest]})
     assert {(loss.more, loss.homeless) for loss in losses} == {(3, ())}
 
@@ -264,7 +264,7 @@ def test_a_move_frees_a_card_too_and_takes_one_where_it_goes() -> None:
     fleet.providers = SharedProviders([full, card("card-b", "b", 1)])
     one, two = flavor(**{"resources1:CUSTOM_CARD": "1"}), flavor(**{"resources1:CUSTOM_CARD": "2"})
     held = HostAllocation("vm", "p", None, {"VCPU": 2})
-    fleet.put(charged(filled.hosts["a"], [held], 0.0))
+    fleet.put(with_allocations(filled.hosts["a"], [held], 0.0))
     guest = Guest("vm", "vm", held, spec(one, "vm"), {"card-a": {"CUSTOM_CARD": 1}})
 
     def on(name: str) -> list[Guest]:

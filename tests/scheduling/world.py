@@ -13,15 +13,15 @@ from typing import Any
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store
-from conductor.store.records import (
+from conductor.store import (
     CatalogueEntry,
     Heartbeat,
     Host,
     Instance,
     OperationRecord,
+    Store,
 )
+from conductor.store.memory.memory_store import MemoryStore
 from models.hardware import Flavor, HostCell, HostTopology, Image, span
 from models.lifecycle import InstanceState, OperationState, TaskState
 from models.messages.internal import HostRequest, Reply, Reservation, SelectHosts, Token

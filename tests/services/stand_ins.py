@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter
 from models.errors import Broken, Rejected, Unreachable
 from models.messages.base import parse
 from models.messages.internal import (

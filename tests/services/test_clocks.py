@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from conductor import clock_agreement
+from conductor.store import Heartbeat
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.records import Heartbeat
 from conductor.store.sql.sql_store import SqlStore
 from conductor.upkeep import PeriodicWork, troubles
 from models.tables.schema_upgrade import upgrade

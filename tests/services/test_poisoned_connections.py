@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from conductor.store.ports import UnitOfWork
+from conductor.store import UnitOfWork
 from conductor.store.sql.sql_store import SqlStore
 from models.errors import Unreachable, is_of_the_store
 from models.tables.schema_upgrade import upgrade

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from conductor.store.ports import Store, UnitOfWork
+from conductor.store import Store, UnitOfWork
 from conductor.store.sql.sql_store import SqlStore
 from models.errors import Conflict, Unreachable
 from models.tables.schema_upgrade import upgrade

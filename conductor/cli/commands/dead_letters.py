@@ -15,8 +15,7 @@ from conductor.cli.requests.request_sending import carrier_of, refuse_unless_ali
 from conductor.cli.store_queries import only_one
 from conductor.exit_codes import say
 from conductor.processes.database_access import open_database
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import DeadLetter
+from conductor.store import DeadLetter, UnitOfWork
 from conductor.transactions import Transactions
 from models.errors import Rejected
 from models.ids import is_uuid, new_operation_id

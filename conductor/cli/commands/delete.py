@@ -18,8 +18,7 @@ from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S, await_end, ve
 from conductor.cli.store_queries import instance_named
 from conductor.exit_codes import NO, say
 from conductor.processes.database_access import DatabaseAccess, open_database
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance
+from conductor.store import Instance, UnitOfWork
 from models.errors import Rejected
 from models.json_types import JsonDict
 from models.lifecycle import InstanceState

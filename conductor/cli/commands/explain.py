@@ -17,8 +17,7 @@ from conductor.cli.store_queries import full_history, operation_of
 from conductor.processes.database_access import open_database
 from conductor.scheduling.analysis.explanation import history_of, verdicts
 from conductor.settings import Settings
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Decision, OperationRecord
+from conductor.store import Decision, OperationRecord, UnitOfWork
 from models.json_types import JsonDict
 
 _MOST_SHOWN: Final = 20

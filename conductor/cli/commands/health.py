@@ -29,10 +29,9 @@ from conductor.cli.rendering.text_tables import key, table_of
 from conductor.cli.store_queries import operation_statuses_of
 from conductor.exit_codes import AWAY, NO
 from conductor.processes.database_access import ALIVE_WITHIN_S, DatabaseAccess, open_database
-from conductor.processes.placement_server import register_host
+from conductor.processes.placement_server import check_credentials
 from conductor.settings import Settings, read_settings
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Registration
+from conductor.store import Registration, UnitOfWork
 from conductor.upkeep import troubles
 from models.errors import ConductorError, Unreachable
 from models.units import seconds_text
@@ -71,7 +70,7 @@ def _services(settings: Settings) -> Iterable[Finding]:
     else:
         yield _tried("broker", True, lambda: _ask_broker(settings.broker_url))
     if url := settings.placement_url.get_secret_value():
-        yield _tried("placement", True, lambda: register_host(url))
+        yield _tried("placement", True, lambda: check_credentials(url))
     if settings.result_url:
         yield _tried("results", False, lambda: _ask_redis(settings.result_url))
 

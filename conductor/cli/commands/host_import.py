@@ -18,8 +18,7 @@ from conductor.placement.providers import provider_id_of
 from conductor.placement.resources import Ratios, inventory_of
 from conductor.processes.database_access import open_database
 from conductor.settings import Settings
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host
+from conductor.store import Host, UnitOfWork
 from conductor.transactions import Transactions
 from models.errors import Rejected
 from models.hardware import parse_cpu_list

@@ -22,8 +22,7 @@ from conductor.cli.store_queries import guests_of, hosts_named, operation_status
 from conductor.exit_codes import say
 from conductor.hosts import host_administration as rules
 from conductor.processes.database_access import open_database
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host
+from conductor.store import Host, UnitOfWork
 from conductor.transactions import Transactions
 from models.hardware import format_cpu_list, mask_of
 from models.json_types import JsonDict

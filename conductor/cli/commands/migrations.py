@@ -22,8 +22,7 @@ from conductor.cli.store_queries import chunks, only_one
 from conductor.exit_codes import say
 from conductor.operations.operation_registry import OPERATIONS
 from conductor.processes.database_access import DatabaseAccess, open_database
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Migration, OperationRecord
+from conductor.store import Migration, OperationRecord, UnitOfWork
 from models.errors import Rejected
 from models.json_types import JsonDict
 from models.lifecycle import MigrationKind, MigrationState, OperationState

@@ -14,7 +14,7 @@ from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S
 from conductor.cli.store_queries import instance_named
 from conductor.operations.steps.build_request import flavor_of, image_of
 from conductor.processes.database_access import open_database
-from conductor.store.ports import UnitOfWork
+from conductor.store import UnitOfWork
 from models.errors import Rejected
 from models.messages.requests import (
     ConfirmResize,

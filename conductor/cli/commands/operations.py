@@ -39,8 +39,7 @@ from conductor.liveness import UNANSWERED_AFTER_S
 from conductor.operations.engine.transitions import Engine
 from conductor.operations.operation_registry import OPERATIONS
 from conductor.processes.database_access import DatabaseAccess, open_database
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from conductor.transactions import Transactions
 from models.errors import Rejected, Unreachable
 from models.json_types import JsonDict

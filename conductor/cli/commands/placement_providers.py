@@ -23,8 +23,7 @@ from conductor.placement.request_groups import CandidateRequest, TraitRule
 from conductor.placement.resources import MOST, OVERRIDE
 from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.scheduling.request.instance_shape import shape_of
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider, UnitOfWork
 from conductor.transactions import Transactions
 from models.errors import Rejected
 from models.hardware import Flavor, FrozenMap, Image

@@ -9,8 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Host, Instance
+from conductor.store import Allocation, Host, Instance, UnitOfWork
 from models.hardware import HostCell, PlacedCell, cpus_of
 from models.lifecycle import InstanceState
 from models.units import KIB_PER_MIB

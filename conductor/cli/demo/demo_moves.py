@@ -11,7 +11,7 @@ from rich.text import Text
 
 from conductor.cli.demo.demo_system import Stage
 from conductor.processes.embedded import Embedded
-from conductor.store.records import Instance, OperationRecord
+from conductor.store import Instance, OperationRecord
 from models.errors import Unreachable
 from models.ids import InstanceId
 from models.lifecycle import InstanceState, OperationState

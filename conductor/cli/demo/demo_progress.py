@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conductor.operations.engine.wait_reasons import ON_HOST
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, OperationRecord
+from conductor.store import Host, OperationRecord, UnitOfWork
 from models.lifecycle import InstanceState, OperationState
 
 BUILD, REQUEST = "build_instance", "build_instances"

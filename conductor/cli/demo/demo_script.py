@@ -27,9 +27,8 @@ from conductor.processes.database_access import conductor_lives, drop_heartbeat
 from conductor.processes.embedded import ComputeHost, Embedded
 from conductor.processes.logs import set_up_logs
 from conductor.settings import Settings
+from conductor.store import Host, Store, UnitOfWork
 from conductor.store.open_store import open_store
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Host
 from models.errors import Broken, Conflict, Rejected, Unreachable
 from models.messages.internal import CONDUCTOR
 from models.tables.schema_upgrade import upgrade

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from conductor.cli.demo.demo_progress import OperationStatus
 from conductor.placement.resources import capacity
-from conductor.store.records import Host
+from conductor.store import Host
 
 _PLAIN_EVERY_S: Final = 1.0
 _FRAMES_PER_S: Final = 10

@@ -12,8 +12,7 @@ from typing import Any
 from conductor.liveness import is_up, state_of
 from conductor.operations.engine.wait_reasons import is_dispatch
 from conductor.placement.resources import left_of
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import (
+from conductor.store import (
     CatalogueEntry,
     Decision,
     Event,
@@ -23,6 +22,7 @@ from conductor.store.records import (
     Migration,
     OperationRecord,
     Registration,
+    UnitOfWork,
 )
 from models.hardware import Flavor, Image
 from models.hardware.requirements.extra_specs import warnings_of

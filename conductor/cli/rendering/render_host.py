@@ -30,7 +30,7 @@ from conductor.cli.rendering.render_layout import (
 )
 from conductor.cli.rendering.text_tables import STYLES
 from conductor.placement.resources import capacity
-from conductor.store.records import Host
+from conductor.store import Host
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from conductor.store.records import Host
+from conductor.store import Host
 from models.hardware import CpuMask, HostCell, PagePool, PlacedCell, Placement, cpus_of
 from models.units import KIB_PER_MIB, MIB_PER_GIB
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from conductor.processes.database_access import DatabaseAccess, conductor_lives
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import OutboxRow
+from conductor.store import OutboxRow, Store, UnitOfWork
 from models.errors import Unreachable
 from models.ids import new_operation_id
 from models.messages.carrier import Carrier

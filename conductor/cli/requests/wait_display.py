@@ -15,8 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from conductor.cli.rendering.output import side_console
 from conductor.exit_codes import NO, WRONG, say
 from conductor.processes.database_access import conductor_lives, heard_of
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, Store, UnitOfWork
 from models.errors import Unreachable
 from models.lifecycle import OperationState
 from models.units import seconds_text

@@ -16,8 +16,7 @@ from conductor.operations.engine.publish_notifications import notify
 from conductor.operations.engine.replay import Verdict, instance_of, judge
 from conductor.operations.engine.transitions import Engine
 from conductor.operations.engine.wait_reasons import ON_INSTANCE
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, OperationRecord
+from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.errors import Broken, ConductorError, Conflict, Rejected, Unreachable
 from models.json_types import Json
 from models.lifecycle import OperationState

@@ -11,8 +11,7 @@ from conductor.operations.engine.completion import add_event
 from conductor.operations.engine.definition import NewOperation, Operation, Step
 from conductor.operations.engine.publish_notifications import notify
 from conductor.operations.engine.wait_reasons import ON_PARENT
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, OperationRecord
+from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.errors import Rejected
 from models.lifecycle import OperationState
 

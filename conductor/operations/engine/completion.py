@@ -8,8 +8,7 @@ from itertools import groupby
 
 from conductor.operations.engine.publish_notifications import notify
 from conductor.operations.engine.wait_reasons import ON_CHILDREN, ON_INSTANCE, ON_PARENT
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Event, Instance, OperationRecord
+from conductor.store import Event, Instance, OperationRecord, UnitOfWork
 from models.json_types import Json
 from models.lifecycle import OperationState
 from models.messages.answers import OperationEnded, answer_message

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conductor.operations.engine.definition import Operation, Step
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.errors import ConductorError, Rejected, is_of_the_store
 
 Ids = list[str]

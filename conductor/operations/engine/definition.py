@@ -24,8 +24,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from pydantic import TypeAdapter
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.json_types import Json
 from models.messages.internal import HostRequest
 from models.messages.requests import Request

@@ -15,8 +15,7 @@ from conductor.operations.engine.definition import (
 )
 from conductor.operations.engine.fences import next_fence, note_removal
 from conductor.operations.engine.wait_reasons import ON_CHILDREN, ON_HOST, ON_SCHEDULER
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.errors import Broken, Unreachable
 from models.lifecycle import OperationState
 from models.messages.internal import (

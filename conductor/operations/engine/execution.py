@@ -13,7 +13,7 @@ from conductor.operations.engine.definition import (
     DispatchToScheduler,
 )
 from conductor.operations.engine.rollback import defect, handle_failure
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord
 from models.errors import ConductorError
 from models.json_types import Json
 from models.lifecycle import OperationState

@@ -10,8 +10,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Removal
+from conductor.store import Removal, UnitOfWork
 from models.errors import Broken
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, OperationRecord
+from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.lifecycle import OperationState
 from models.messages.notifications import (
     NotifiedError,

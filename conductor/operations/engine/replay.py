@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from conductor.operations.engine.definition import NewOperation, Operation
 from conductor.operations.engine.transitions import Engine
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.errors import Rejected
 from models.json_types import Json
 from models.lifecycle import InstanceState, OperationState

@@ -18,7 +18,7 @@ from conductor.operations.engine.definition import (
     Step,
 )
 from conductor.operations.engine.wait_reasons import ON_CHILDREN, ON_PARENT, ON_PAUSE
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord
 from models.errors import (
     Broken,
     ConductorError,

@@ -20,8 +20,7 @@ from conductor.operations.engine import completion, execution, rollback, wakeup
 from conductor.operations.engine.context import EngineSettings, Ids, TransitionContext
 from conductor.operations.engine.definition import Operation
 from conductor.operations.engine.wait_reasons import is_dispatch, waits_for
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.errors import Broken, ConductorError, HostRefused, Rejected, error_from_json
 from models.messages.internal import Reply
 from models.messages.versions import VERSION_UNSUPPORTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from conductor.store.records import ASKS, WAITS_ON_HOST, WAITS_ON_SCHEDULER, OperationRecord
+from conductor.store import DISPATCHES, WAITS_ON_HOST, WAITS_ON_SCHEDULER, OperationRecord
 from models.messages.internal import SCHEDULER, Token
 
 ON_SCHEDULER: Final = WAITS_ON_SCHEDULER
@@ -19,7 +19,7 @@ ON_PAUSE: Final = "pause"
 
 def is_dispatch(waiting_on: str | None) -> bool:
     """Say whether a reply of the scheduler or of a host is expected."""
-    return waiting_on is not None and waiting_on.startswith(ASKS)
+    return waiting_on is not None and waiting_on.startswith(DISPATCHES)
 
 
 def waits_for(waiting_on: str | None, sender: str) -> bool:

@@ -26,7 +26,7 @@ from conductor.operations.engine.wait_reasons import (
     ON_PAUSE,
     ON_SCHEDULER,
 )
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord
 from models.errors import Rejected, Unreachable
 from models.json_types import Json
 from models.lifecycle import OperationState

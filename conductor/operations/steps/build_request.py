@@ -12,7 +12,7 @@ from conductor.operations.steps.unsupported_fields import (
     refuse_flavor_keys,
     refuse_image_keys,
 )
-from conductor.store.records import CatalogueEntry, Instance
+from conductor.store import CatalogueEntry, Instance
 from models.errors import Rejected
 from models.hardware import Flavor, Image
 from models.hardware.requirements.guest_requirements import refuse_contradictions
@@ -23,7 +23,7 @@ from models.messages.catalogue import FlavorBody, ImageBody
 from models.messages.hints import hints_of
 
 if TYPE_CHECKING:
-    from conductor.store.ports import UnitOfWork
+    from conductor.store import UnitOfWork
     from models.messages.requests import BlockDeviceBody, BuildInstances
 
 NO_IMAGE = Image("", "", {})

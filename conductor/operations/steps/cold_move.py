@@ -14,7 +14,7 @@ from conductor.operations.engine.definition import DispatchToHost, Operation, Ou
 from conductor.operations.steps import move_steps
 from conductor.operations.steps.instance_steps import disk_in, must_get
 from conductor.operations.steps.move_steps import Move
-from conductor.store.ports import UnitOfWork
+from conductor.store import UnitOfWork
 from models.errors import HostRefused
 from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationState, PowerState

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal, cast
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Instance
+from conductor.store import Allocation, Instance, UnitOfWork
 from models.errors import Broken, HostRefused
 from models.hardware import boots_from_volume
 from models.json_types import Json

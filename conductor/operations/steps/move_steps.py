@@ -21,9 +21,8 @@ from conductor.operations.steps.instance_steps import (
     ran,
     spawn_args_of,
 )
-from conductor.placement.local import host_claims
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Instance, Migration, OperationRecord
+from conductor.placement.local import instance_allocations
+from conductor.store import Instance, Migration, OperationRecord, UnitOfWork
 from models.errors import Broken, Rejected
 from models.hardware import Flavor
 from models.json_types import Json
@@ -164,7 +163,7 @@ def hold_source(move: Move, uow: UnitOfWork) -> Move:
         message = f"the instance has left {migration.source} for {instance.host}"
         raise Rejected("instance_moved", message, key="instance_id")
     uow.instances.save(replace(instance, task_state=_TASKS[migration.kind]))
-    host_claims.hand_to_migration(uow, migration)
+    instance_allocations.transfer_to_migration(uow, migration)
     save(uow, migration, state=MigrationState.MIGRATING)
     return move
 
@@ -172,7 +171,7 @@ def hold_source(move: Move, uow: UnitOfWork) -> Move:
 def hand_source_back(move: Move, uow: UnitOfWork) -> Move:
     """Let the instance hold its source again; the record says so, whatever allocations say."""
     migration = of(move, uow)
-    host_claims.hand_to_instance(uow, migration)
+    instance_allocations.transfer_to_instance(uow, migration)
     if migration.unfinished:
         save(uow, migration, state=MigrationState.ACCEPTED)
     return move
@@ -204,7 +203,7 @@ def release_target(move: Move, uow: UnitOfWork) -> Move:
     if migration.target is None:
         return move
     target = migration.target
-    save(uow, host_claims.release_target(uow, migration))
+    save(uow, instance_allocations.release_target(uow, migration))
     return replace(move, tried=(*move.tried, target))
 
 
@@ -266,7 +265,7 @@ def zone_of(host: str | None, uow: UnitOfWork) -> str | None:
 def give_up_source(move: Move, uow: UnitOfWork, state: MigrationState) -> Migration:
     """End a move for good: nothing of it is held on the source any more."""
     migration = of(move, uow)
-    host_claims.release_source(uow, migration)
+    instance_allocations.release_source(uow, migration)
     return save(uow, migration, state=state)
 
 

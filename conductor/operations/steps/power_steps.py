@@ -7,7 +7,7 @@ from typing import cast
 
 from conductor.operations.engine.definition import NewOperation
 from conductor.operations.steps.instance_steps import must_get
-from conductor.store.ports import UnitOfWork
+from conductor.store import UnitOfWork
 from models.errors import Broken, Rejected
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.requests import InstanceRequest

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conductor.placement.local.provider_claims import asked_in_all
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import CatalogueEntry, Instance
+from conductor.placement.requested_amounts import total_requested
+from conductor.store import CatalogueEntry, Instance, UnitOfWork
 from models.errors import Rejected
 from models.hardware import Flavor, Image
 from models.messages.base import parse
@@ -66,7 +65,7 @@ def size_of(flavor: Flavor, image: Image | None, count: int = 1) -> dict[str, in
     count whoever serves them: what request groups ask is part of it.
     """
     disk_gb = flavor.root_gb + flavor.ephemeral_gb + mib_to_gib_rounded_up(flavor.swap_mib)
-    by_class = asked_in_all(flavor, image)
+    by_class = total_requested(flavor, image)
     sizes = (1, flavor.vcpus, flavor.memory_mib, disk_gb)
     row = {**by_class, **dict(zip(SIZES, sizes, strict=True))}
     return {name: amount * count for name, amount in row.items()}

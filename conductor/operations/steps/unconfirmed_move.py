@@ -7,8 +7,7 @@ from typing import cast
 
 from conductor.operations.engine.definition import IsMet, NewOperation
 from conductor.operations.steps.move_steps import Move
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store import OperationRecord, UnitOfWork
 from models.errors import Rejected
 from models.lifecycle import InstanceState, MigrationState, TaskState
 from models.messages.requests import InstanceRequest, Request

@@ -1,15 +1,26 @@
-"""Which ways there are to put items into places, one by one as they are asked for (pure).
+"""Assigning items to places under capacity, exclusion and trait constraints, lazily (pure).
 
-A depth-first search with a look ahead. Nothing is built but the way that is being tried, so that
-the first ways cost what they are, however many there are in all. A branch is left as soon as
+Depth-first backtracking search with forward checking, and nogoods that are recorded up to
+symmetry: vector bin packing with side constraints, which is NP-hard, hence the limit on steps.
+With n items, p places and r resource pools:
 
-- an item has no place left, or an amount has not enough room in what is left of all places,
-  counting only room that some of the items to come would fill exactly;
-- items that must all be apart have no matching with places (augmented from the one before);
-- marks or heads that are still owed cannot be paid any more;
-- the same is left to do, up to the names of the places, as where there was no way before.
+1. Order the items: fewest places first, then largest share of capacity. O(n log n), once.
+2. Choose a head for each same-subtree group, then a place for each item, both by brute force over
+   the places that are left: p branches at most.
+3. Forward checking after every choice; a branch is left as soon as
+   a. an item has no place left: O(p);
+   b. required traits cannot all be covered any more: a bipartite matching, memoized;
+   c. a head has no member left that could be placed on it: O(p);
+   d. a pool's free capacity, each place rounded down to a sum of amounts to come (subset sums, at
+      most `SUMS_AT_MOST`), is less than what is still to be placed: O(p log s) a pool;
+   e. items that must be apart have no bipartite matching with the places: augmented from the
+      matching before, O(n p) for one item that lost its place.
+4. A state from which no assignment was found is recorded without the names of places (a canonical
+   form of the places' columns, O(p log p + r p)); the same state up to a permutation of places is
+   not searched again, so places that are alike, and items that are alike, cost as much as one.
 
-The last makes places that are alike, and items that are alike, cost as much as one of them.
+Nothing is built but the branch that is being tried: the first assignments cost what they are,
+however many there are in all.
 """
 
 from __future__ import annotations
@@ -20,167 +31,142 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
+from conductor.placement.candidates.assignment_problem import (
+    Problem,
+    descendants_of,
+    scarce_pools,
+    search_order,
+)
 from conductor.placement.candidates.item_matching import matched
-from conductor.placement.candidates.resource_pools import Kind, bits
+from conductor.placement.candidates.resource_pools import bits
 
 STEPS_AT_MOST: Final = 100_000
-"""After so many steps without one more way the search ends: packing has no cheap exact answer."""
+"""Steps without a further assignment after which the search gives up: packing is NP-hard."""
 
-DEAD_AT_MOST: Final = 20_000
-"""How many dead ends are remembered, some hundred bytes each."""
+FAILED_AT_MOST: Final = 20_000
+"""How many nogoods are recorded, some hundred bytes each."""
 
-ITEMS_NOT_TOLD: Final = 2
-"""With so few items left it costs less to look than to remember."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What needs a place: `places` (bit mask) have room for it alone, `takes` by kind of room.
-
-    An item that `marks` pays with the marks of its place what is owed.
-    """
-
-    places: int
-    takes: tuple[tuple[int, int], ...] = ()
-    marks: bool = False
+TOO_FEW_TO_REMEMBER: Final = 2
+"""With so few items left it costs less to search than to record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Items, and `count` places: their room by kind and place, their marks, their parents.
+def assignments(problem: Problem) -> Iterator[tuple[int, ...]]:
+    """Yield the place of every item, in the order of the items; no assignment comes twice.
 
-    `owed` marks must be paid together by the places of the items that mark. No two items of
-    `apart` (a bit mask) share a place. Of each of `families` (bit masks of items) one sits at
-    the head: a place that has those of all the others at or below it.
-    """
-
-    count: int
-    items: tuple[Item, ...]
-    rooms: tuple[tuple[int, ...], ...] = ()
-    marks: tuple[int, ...] = ()
-    owed: int = 0
-    apart: int = 0
-    families: tuple[int, ...] = ()
-    parents: tuple[int | None, ...] = ()
-
-
-def ways(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Yield the place of every item, in the order of the items; no way comes twice.
-
-    A search that takes `STEPS_AT_MOST` steps without finding one more way ends there.
+    A search that takes `STEPS_AT_MOST` steps without a further assignment ends there.
     """
     if problem.items:
         search = _Search(problem)
-        for places in search.ways():
+        for places in search.assignments():
             yield tuple(places[at] for at in search.back)
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is left: items that fit by place, room by kind and place, owed marks and heads."""
+    """What is left: fits by place, free capacity, uncovered traits, heads without an item."""
 
     fits: tuple[int, ...]
-    rooms: tuple[tuple[int, ...], ...]
-    owed: int
+    free: tuple[tuple[int, ...], ...]
+    uncovered: int
     heads: tuple[tuple[int, int], ...] = ()
-    """Place and members of families whose head nobody sits at yet."""
+    """Place and members of the subtrees whose head has no item yet."""
 
     pairs: Mapping[int, int] = field(default_factory=dict)
     """A matching of places with items that must be apart."""
 
 
 class _Search:
-    """The search for the ways of one problem; items are numbered anew, in the order of turns.
+    """The search for the assignments of one problem; items are renumbered in search order.
 
-    A turn gives an item its place, or a family its head, just before its first member: every
-    way has exactly one head of each family, so no way comes twice.
+    A subtree's head is chosen just before the place of its first member: every assignment has
+    exactly one head of each subtree, so none comes twice.
     """
 
     def __init__(self, problem: Problem) -> None:
-        order = _order(problem)
+        order = search_order(problem)
         self.back = sorted(range(len(order)), key=order.__getitem__)
         self.items = [problem.items[item] for item in order]
         self.problem = problem
         self.places = range(problem.count)
         self.apart = self._renumbered(problem.apart)
-        self.families = sorted(
-            (self._renumbered(family) for family in problem.families),
-            key=lambda family: family & -family,
+        self.subtrees = sorted(
+            (self._renumbered(subtree) for subtree in problem.subtrees),
+            key=lambda subtree: subtree & -subtree,
         )
-        self.marking = sum(1 << at for at, item in enumerate(self.items) if item.marks)
+        self.covering = sum(1 << at for at, item in enumerate(self.items) if item.covers)
         self.all = (1 << len(order)) - 1
-        self.kinds, self.rooms = _scarce(problem, self.items)
-        self.takes = [
-            [(at, kind.amounts[item]) for at, kind in enumerate(self.kinds) if kind.amounts[item]]
+        self.pools, self.free = scarce_pools(problem, self.items)
+        self.requests = [
+            [(at, pool.amounts[item]) for at, pool in enumerate(self.pools) if pool.amounts[item]]
             for item in range(len(order))
         ]
-        self.below = _below(problem.parents)
+        self.below = descendants_of(problem.parents)
         self.bottom_up = sorted(self.places, key=lambda place: self.below[place].bit_count())
-        self._dead: set[object] = set()
+        self._failed: set[object] = set()
         self._columns: dict[object, int] = {}
-        self._payable: dict[object, bool] = {}
+        self._coverable: dict[object, bool] = {}
         self._steps = 0
 
-    def ways(self) -> Iterator[list[int]]:
+    def assignments(self) -> Iterator[list[int]]:
         fits = tuple(
             sum(1 << at for at, item in enumerate(self.items) if item.places >> place & 1)
             for place in self.places
         )
-        state = _State(fits, self.rooms, self.problem.owed)
-        start = self._looked_ahead(state, 0, self.all, self.all)
+        state = _State(fits, self.free, self.problem.uncovered)
+        start = self._look_ahead(state, 0, self.all, self.all)
         if start is not None:
             yield from self._from(start, 0, 0, [0] * len(self.items))
 
     def _from(
-        self, state: _State, item: int, family: int, places: list[int]
+        self, state: _State, item: int, subtree: int, places: list[int]
     ) -> Iterator[list[int]]:
-        """Yield the ways to go on from this item and family; `places` has the items before."""
-        telling = len(self.items) - item > ITEMS_NOT_TOLD
-        key = self._key(state, item, family) if telling and self._dead else None
-        if key is not None and key in self._dead:
+        """Yield the assignments from this item and subtree on; `places` has the items before."""
+        remembers = len(self.items) - item > TOO_FEW_TO_REMEMBER
+        key = self._key(state, item, subtree) if remembers and self._failed else None
+        if key is not None and key in self._failed:
             return
         found = False
-        if family < len(self.families) and self.families[family] >> item & 1:
-            branches = self._with_heads(state, item, family, places)
+        if subtree < len(self.subtrees) and self.subtrees[subtree] >> item & 1:
+            branches = self._with_heads(state, item, subtree, places)
         elif item + 1 < len(self.items):
-            branches = self._with_places(state, item, family, places)
+            branches = self._with_places(state, item, subtree, places)
         else:
             branches = self._finished(state, item, places)
         for branch in branches:
             found, self._steps = True, 0
             yield branch
-        if found or not telling:
+        if found or not remembers:
             return
-        if len(self._dead) < DEAD_AT_MOST and self._steps <= STEPS_AT_MOST:
-            self._dead.add(key or self._key(state, item, family))
+        if len(self._failed) < FAILED_AT_MOST and self._steps <= STEPS_AT_MOST:
+            self._failed.add(key or self._key(state, item, subtree))
 
     def _with_heads(
-        self, state: _State, item: int, family: int, places: list[int]
+        self, state: _State, item: int, subtree: int, places: list[int]
     ) -> Iterator[list[int]]:
-        members = self.families[family]
+        members = self.subtrees[subtree]
         for head in self.places:
             if state.fits[head] & members and self._may_go_on():
-                headed = self._headed(state, item, members, head)
+                headed = self._choose_head(state, item, members, head)
                 if headed is not None:
-                    yield from self._from(headed, item, family + 1, places)
+                    yield from self._from(headed, item, subtree + 1, places)
 
     def _with_places(
-        self, state: _State, item: int, family: int, places: list[int]
+        self, state: _State, item: int, subtree: int, places: list[int]
     ) -> Iterator[list[int]]:
         for place in self.places:
             if state.fits[place] >> item & 1 and self._may_go_on():
-                left = self._placed(state, item, place)
+                left = self._place_item(state, item, place)
                 if left is not None:
                     places[item] = place
-                    yield from self._from(left, item + 1, family, places)
+                    yield from self._from(left, item + 1, subtree, places)
 
     def _finished(self, state: _State, item: int, places: list[int]) -> Iterator[list[int]]:
-        """Yield the places of the last item that pay all that is still owed."""
-        owed = state.owed if self.items[item].marks else 0
-        if state.owed != owed:
+        """Yield the places of the last item that cover every trait still uncovered."""
+        uncovered = state.uncovered if self.items[item].covers else 0
+        if state.uncovered != uncovered:
             return
         for place in self.places:
-            if not state.fits[place] >> item & 1 or owed & ~self.problem.marks[place]:
+            if not state.fits[place] >> item & 1 or uncovered & ~self.problem.traits[place]:
                 continue
             if any(head != place or not members >> item & 1 for head, members in state.heads):
                 continue
@@ -188,8 +174,8 @@ class _Search:
                 places[item] = place
                 yield places
 
-    def _headed(self, state: _State, first: int, members: int, head: int) -> _State | None:
-        """Return what is left once this place is the head of a family, if it can be."""
+    def _choose_head(self, state: _State, first: int, members: int, head: int) -> _State | None:
+        """Return the state once this place is the head of a subtree, or nothing if it cannot be."""
         below = self.below[head]
         others = ~members
         fits = tuple(
@@ -199,108 +185,113 @@ class _Search:
             ]
         )
         heads = (*state.heads, (head, members))
-        headed = _State(fits, state.rooms, state.owed, heads, state.pairs)
-        return self._looked_ahead(headed, first, self.all, members)
+        headed = _State(fits, state.free, state.uncovered, heads, state.pairs)
+        return self._look_ahead(headed, first, self.all, members)
 
-    def _placed(self, state: _State, item: int, place: int) -> _State | None:
-        """Return what is left once an item has this place, if all others can still be placed."""
-        fits, rooms = list(state.fits), state.rooms
-        if self.takes[item]:
-            changed = list(rooms)
-            for at, amount in self.takes[item]:
+    def _place_item(self, state: _State, item: int, place: int) -> _State | None:
+        """Return the state once an item has this place, or nothing where others lose all places."""
+        fits, free = list(state.fits), state.free
+        if self.requests[item]:
+            changed = list(free)
+            for at, amount in self.requests[item]:
                 row = list(changed[at])
                 row[place] -= amount
                 changed[at] = tuple(row)
-                fits[place] &= self.kinds[at].within(row[place])
-            rooms = tuple(changed)
+                fits[place] &= self.pools[at].within(row[place])
+            free = tuple(changed)
         if self.apart >> item & 1:
             fits[place] &= ~self.apart
-        owed, heads = state.owed, state.heads
-        if owed and self.items[item].marks:
-            owed &= ~self.problem.marks[place]
+        uncovered, heads = state.uncovered, state.heads
+        if uncovered and self.items[item].covers:
+            uncovered &= ~self.problem.traits[place]
         if heads:
             heads = tuple(head for head in heads if head[0] != place or not head[1] >> item & 1)
         touched = 1 << item | state.fits[place] & ~fits[place]
-        left = _State(tuple(fits), rooms, owed, heads, state.pairs)
-        return self._looked_ahead(left, item + 1, touched, self.all)
+        left = _State(tuple(fits), free, uncovered, heads, state.pairs)
+        return self._look_ahead(left, item + 1, touched, self.all)
 
-    def _looked_ahead(self, state: _State, first: int, touched: int, among: int) -> _State | None:
-        """Return the state, matched, or nothing where items from `first` on cannot be placed.
+    def _look_ahead(self, state: _State, first: int, touched: int, among: int) -> _State | None:
+        """Forward checking: the state with its matching, or nothing where a branch must fail.
 
-        Looked at is what `touched` items change; room only for those `among`.
+        Only constraints of `touched` items are checked, capacity only for the items `among`.
         """
         coming = self.all >> first << first
+        # a. Every item to come has a place. O(p).
         if reduce(or_, state.fits, 0) & coming != coming:
             return None
-        if state.owed and self.marking & touched and not self._can_pay(state, coming):
+        # b. Required traits can be covered: bipartite matching, memoized by what it depends on.
+        if state.uncovered and self.covering & touched and not self._can_cover(state, coming):
             return None
+        # c. Every head that is chosen can have a member. O(p).
         if any(not state.fits[place] & members & coming for place, members in state.heads):
             return None
-        for at, kind in enumerate(self.kinds):
-            if kind.users & touched and self._falls_short(state, at, first, among):
+        # d. No pool runs out: bound by subset sums. O(p log s) a pool.
+        for at, pool in enumerate(self.pools):
+            if pool.users & touched and self._falls_short(state, at, first, among):
                 return None
+        # e. Items that must be apart have places of their own: one augmenting path an item. O(n p).
         if (self.apart & coming).bit_count() > 1:
             pairs = matched(state.fits, self.apart & coming, state.pairs)
             if pairs is None:
                 return None
-            return _State(state.fits, state.rooms, state.owed, state.heads, pairs)
+            return _State(state.fits, state.free, state.uncovered, state.heads, pairs)
         return state
 
-    def _can_pay(self, state: _State, coming: int) -> bool:
-        """Say whether each owed mark could be paid by an item of its own, or by one that pays many.
+    def _can_cover(self, state: _State, coming: int) -> bool:
+        """Say whether the items to come could cover the uncovered traits: a necessary condition.
 
-        An item pays at most as many as the best of its places.
+        A bipartite matching of traits with slots: an item has as many slots as the best of its
+        places has uncovered traits, and each slot may cover any that one of its places has.
         """
-        marking = self.marking & coming
-        key = (state.owed, tuple([fit & marking for fit in state.fits]))
-        if key not in self._payable:
+        covering = self.covering & coming
+        key = (state.uncovered, tuple([fit & covering for fit in state.fits]))
+        if key not in self._coverable:
             slots: list[int] = []
-            for item in bits(marking):
-                paid = [
-                    self.problem.marks[place] & state.owed
+            for item in bits(covering):
+                covered = [
+                    self.problem.traits[place] & state.uncovered
                     for place, number in enumerate(state.fits)
                     if number >> item & 1
                 ]
-                slots += [reduce(or_, paid, 0)] * max(number.bit_count() for number in paid)
-            if len(self._payable) >= DEAD_AT_MOST:
-                self._payable.clear()
-            self._payable[key] = matched(slots, state.owed, {}) is not None
-        return self._payable[key]
+                slots += [reduce(or_, covered, 0)] * max(number.bit_count() for number in covered)
+            if len(self._coverable) >= FAILED_AT_MOST:
+                self._coverable.clear()
+            self._coverable[key] = matched(slots, state.uncovered, {}) is not None
+        return self._coverable[key]
 
     def _falls_short(self, state: _State, at: int, first: int, among: int) -> bool:
-        """Say whether all room left of a kind is less than what the items to come take of it."""
-        kind = self.kinds[at]
-        users = (kind.users & among) >> first << first
+        """Say whether a pool has less free capacity than the items to come request of it."""
+        pool = self.pools[at]
+        users = (pool.users & among) >> first << first
         if users & users - 1 == 0:
             return False
-        left = kind.needs[first]
-        if users != kind.users >> first << first:
-            left = sum(kind.amounts[item] for item in bits(users))
-        for place, room in enumerate(state.rooms[at]):
+        left = pool.needs[first]
+        if users != pool.users >> first << first:
+            left = sum(pool.amounts[item] for item in bits(users))
+        for place, capacity in enumerate(state.free[at]):
             if state.fits[place] & users:
-                left -= kind.filled(room, first)
+                left -= pool.filled(capacity, first)
                 if left <= 0:
                     return False
         return True
 
-    def _key(self, state: _State, first: int, family: int) -> object:
-        """Return what is left to do without the names of the places.
+    def _key(self, state: _State, first: int, subtree: int) -> object:
+        """Return the state in a canonical form, equal for states that differ by a permutation.
 
-        Each place is the items that still fit there, what they could fill of its room, and what
-        is owed that it pays; the order of the places does not matter to whether there is a way.
-        As long as heads are to be chosen, each also is what is below it.
+        A place is the items that still fit there, what they could fill of its capacity, and the
+        uncovered traits that it has. As long as heads are to be chosen, it is also what is below.
         """
         coming = self.all >> first << first
         shared = [
-            (kind, row)
-            for kind, row in zip(self.kinds, state.rooms, strict=True)
-            if kind.is_shared(first)
+            (pool, row)
+            for pool, row in zip(self.pools, state.free, strict=True)
+            if pool.is_shared(first)
         ]
         columns = [
             (
                 number & coming,
-                tuple([kind.filled(row[place], first) for kind, row in shared]),
-                self.problem.marks[place] & state.owed if state.owed else 0,
+                tuple([pool.filled(row[place], first) for pool, row in shared]),
+                self.problem.traits[place] & state.uncovered if state.uncovered else 0,
                 tuple([members for head, members in state.heads if head == place])
                 if state.heads
                 else (),
@@ -309,15 +300,20 @@ class _Search:
             else None
             for place, number in enumerate(state.fits)
         ]
-        trees = family < len(self.families)
-        return first, family, state.owed, self._nested(columns) if trees else self._flat(columns)
+        trees = subtree < len(self.subtrees)
+        return (
+            first,
+            subtree,
+            state.uncovered,
+            self._nested(columns) if trees else self._flat(columns),
+        )
 
     def _flat(self, columns: Sequence[object]) -> object:
         number = self._columns.setdefault
         return tuple(sorted(number(column, len(self._columns)) for column in columns if column))
 
     def _nested(self, columns: Sequence[object]) -> object:
-        """Return the columns as a forest, the children of each place in no order."""
+        """Return the columns as trees in canonical form (AHU): children in any order are equal."""
         parents, number = self.problem.parents, self._columns.setdefault
         children: list[list[int]] = [[] for _ in columns]
         roots: list[int] = []
@@ -335,59 +331,3 @@ class _Search:
 
     def _renumbered(self, mask: int) -> int:
         return sum(1 << self.back[item] for item in bits(mask))
-
-
-def _order(problem: Problem) -> list[int]:
-    """Return the items in the order of turns: few places first, then large ones.
-
-    Families stay together, or what one of them cannot do would show only after the next; items
-    that are alike come one after the other, so that what is left after them is alike too. Where
-    so much is owed that every item that marks has to pay, these come first: few ways do.
-    """
-    payers = sum(item.marks for item in problem.items)
-    first = payers <= problem.owed.bit_count()
-    ease = [
-        (not (first and entry.marks), *_ease(problem, item))
-        for item, entry in enumerate(problem.items)
-    ]
-    keys = [(pair, 0, pair) for pair in ease]
-    for number, members in reversed(list(enumerate(problem.families, 1))):
-        hardest = min(ease[item] for item in bits(members))
-        for item in bits(members):
-            keys[item] = (hardest, number, ease[item])
-    return sorted(range(len(keys)), key=keys.__getitem__)
-
-
-def _ease(problem: Problem, item: int) -> tuple[int, float, int, tuple[tuple[int, int], ...]]:
-    asked = problem.items[item]
-    share = sum(amount / max(1, *problem.rooms[kind]) for kind, amount in asked.takes)
-    return asked.places.bit_count(), -share, asked.places, asked.takes
-
-
-def _scarce(
-    problem: Problem, items: Sequence[Item]
-) -> tuple[list[Kind], tuple[tuple[int, ...], ...]]:
-    """Return the kinds of room that may run out, and their room by place.
-
-    Where every place that is asked about has room for all, a kind needs no watching.
-    """
-    kinds, rooms = [], []
-    for at, row in enumerate(problem.rooms):
-        amounts = [dict(item.takes).get(at, 0) for item in items]
-        users = [item.places for item, amount in zip(items, amounts, strict=True) if amount]
-        scarce = any(row[place] < sum(amounts) for place in bits(reduce(or_, users, 0)))
-        if len(users) > 1 and scarce:
-            kinds.append(Kind(amounts))
-            rooms.append(row)
-    return kinds, tuple(rooms)
-
-
-def _below(parents: Sequence[int | None]) -> list[int]:
-    """Return for every place the bit mask of itself and all below it."""
-    below = [1 << place for place in range(len(parents))]
-    for place, parent in enumerate(parents):
-        above = parent
-        while above is not None:
-            below[above] |= 1 << place
-            above = parents[above]
-    return below

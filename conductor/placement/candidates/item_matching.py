@@ -1,4 +1,12 @@
-"""Giving each item a place of its own, where that can be done (pure)."""
+"""Bipartite matching of items with places, repaired from an earlier one (Kuhn 1955; pure).
+
+1. Keep the pairs of the earlier matching that still hold. O(p).
+2. For every item without a place search an augmenting path depth first, moving others. O(n p) an
+   item; in the search one item loses its place at a time.
+
+Sets are stored by place (which items fit there), as the search keeps them; the fitter's matcher
+(`models.hardware.fitting`) stores them by row and starts anew each time.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +16,9 @@ from conductor.placement.candidates.resource_pools import bits
 
 
 def matched(fits: Sequence[int], items: int, known: Mapping[int, int]) -> dict[int, int] | None:
-    """Return a place to item matching of all of the items, or nothing where there is none.
+    """Return a matching (place to item) of all of the items, or nothing where there is none.
 
-    What is known of an earlier one is taken over as far as it still holds.
+    `known` is an earlier matching, kept as far as it still holds.
     """
     owners = {
         place: item
@@ -25,7 +33,7 @@ def matched(fits: Sequence[int], items: int, known: Mapping[int, int]) -> dict[i
 
 
 def _augment(fits: Sequence[int], item: int, owners: dict[int, int], seen: set[int]) -> bool:
-    """Give an item a place, moving others; `owners` and `seen` are the caller's to be changed."""
+    """Give an item a place along an augmenting path; changes `owners` and `seen`."""
     for place, number in enumerate(fits):
         if number >> item & 1 and place not in seen:
             seen.add(place)

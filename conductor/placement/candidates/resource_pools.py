@@ -1,4 +1,11 @@
-"""One kind of room that may run out, and what the items to come can fill of it (pure)."""
+"""A resource pool: amounts of one class, and how much of a capacity they can fill (pure).
+
+1. Suffix sums of the amounts: what all items from the n-th on request together. O(n), once.
+2. Subset sums of the amounts from the n-th item on (the dynamic program of the subset-sum problem),
+   kept while there are at most `SUMS_AT_MOST`. O(n s), once.
+3. A capacity is rounded down to the largest subset sum: binary search, O(log s) a question. This
+   bounds what bin packing can use of it; without the sums the bound is the capacity itself.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 SUMS_AT_MOST: Final = 256
-"""How many sums of amounts room is rounded down to; where there are more it is not rounded."""
+"""How many subset sums are kept; where there are more, capacity is not rounded down."""
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -18,8 +25,8 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-class Kind:
-    """What every item takes of one kind of room; 0 where it takes none."""
+class ResourcePool:
+    """What every item requests of one resource class; 0 where it requests none."""
 
     def __init__(self, amounts: Sequence[int]) -> None:
         self.amounts = amounts
@@ -32,17 +39,17 @@ class Kind:
             for step in self._steps
         ]
 
-    def within(self, room: int) -> int:
-        """Return which items take no more than this room, as a bit mask."""
-        return self._within[bisect_right(self._steps, room) - 1]
+    def within(self, capacity: int) -> int:
+        """Return which items request no more than this capacity, as a bit mask."""
+        return self._within[bisect_right(self._steps, capacity) - 1]
 
-    def filled(self, room: int, first: int) -> int:
-        """Return the most of this room that items from `first` on could fill."""
+    def filled(self, capacity: int, first: int) -> int:
+        """Return the most of this capacity that items from `first` on could fill."""
         sums = self._sums[first]
-        return sums[bisect_right(sums, room) - 1] if sums else min(room, self.needs[first])
+        return sums[bisect_right(sums, capacity) - 1] if sums else min(capacity, self.needs[first])
 
     def is_shared(self, first: int) -> bool:
-        """Say whether at least two of the items from `first` on take of it."""
+        """Say whether at least two of the items from `first` on request some of it."""
         users = self.users >> first
         return users & users - 1 != 0
 

@@ -21,8 +21,7 @@ from conductor.placement.consistency.expected_allocations import (
 )
 from conductor.placement.consistency.guest_differences import GUESTS_DIFFER
 from conductor.placement.providers import INSTANCE, MIGRATION, Resources
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Host, Instance, Inventory, Migration, Provider
+from conductor.store import Allocation, Host, Instance, Inventory, Migration, Provider, UnitOfWork
 from models.errors import Rejected
 from models.lifecycle import UNFINISHED, InstanceState
 
@@ -79,7 +78,7 @@ class Books:
 
 def read_books(uow: UnitOfWork) -> Books:
     """Return everything that has to add up; grows with instances and hosts."""
-    live = [literal for literal in InstanceState if literal is not InstanceState.DELETED]
+    live = [state for state in InstanceState if state is not InstanceState.DELETED]
     return Books(
         uow.hosts.where(),
         uow.providers.where(),
@@ -146,11 +145,11 @@ def _of_consumers(books: Books, shares: Sequence[Share]) -> Iterator[Finding]:
             continue
         home = providers.host_of(where)
         if who not in living:
-            yield Finding("orphan", where, who, f"{who} holds {_said(held.amounts)} and is gone")
+            yield Finding("orphan", where, who, f"{who} holds {_listed(held.amounts)} and is gone")
         elif (
             home is not None and (who, home) not in there and not is_sharing_name(providers, where)
         ):
-            text = f"{who} holds {_said(held.amounts)} and is not there"
+            text = f"{who} holds {_listed(held.amounts)} and is not there"
             yield Finding("elsewhere", where, who, text)
     rows = {
         (allocation.consumer_id, allocation.provider): allocation.amounts
@@ -166,13 +165,15 @@ def _of_share(share: Share, rows: Mapping[tuple[str, str], Resources]) -> Iterat
         held = rows.get((who, name))
         wanted = share.of(name, held or {})
         if held is None and wanted:
-            text = f"{who} is there and does not hold {_said(wanted)}"
+            text = f"{who} is there and does not hold {_listed(wanted)}"
             yield Finding("missing", name, who, text)
         elif held is not None and dict(held) != dict(wanted):
-            yield Finding("amounts", name, who, f"{who} holds {_said(held)}, not {_said(wanted)}")
+            yield Finding(
+                "amounts", name, who, f"{who} holds {_listed(held)}, not {_listed(wanted)}"
+            )
     if share.undecided:
         places = ", ".join(sorted(share.doubtful)) or "nothing that has any"
-        text = f"{who} should hold {_said(share.undecided)}, and nothing tells of which: {places}"
+        text = f"{who} should hold {_listed(share.undecided)}, and nothing tells of which: {places}"
         yield Finding("undecided", share.host, who, text)
 
 
@@ -203,7 +204,7 @@ def _of_sum(
 ) -> Iterator[Finding]:
     total = summed(held)
     if total != {item: amount for item, amount in used.items() if amount}:
-        text = f"noted as in use is {_said(used)}, held is {_said(total)}"
+        text = f"noted as in use is {_listed(used)}, held is {_listed(total)}"
         yield Finding("use", name, None, text)
     for item, amount in total.items():
         has = inventories[item].capacity if item in inventories else 0
@@ -212,5 +213,5 @@ def _of_sum(
             yield Finding("over_committed", name, None, text)
 
 
-def _said(resources: Resources) -> str:
+def _listed(resources: Resources) -> str:
     return ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items())) or "nothing"

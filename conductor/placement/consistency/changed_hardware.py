@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Host, Inventory, Migration
+from conductor.store import Allocation, Host, Inventory, Migration, UnitOfWork
 from models.errors import Rejected
 from models.hardware import (
     HostCell,
@@ -31,15 +30,18 @@ _WAY_OUT: Final = "what it reports now contradicts no guest any more: `hosts ena
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a consumer holds of the NUMA cells and devices of one host; `who` is the instance."""
+class PlacedGuest:
+    """What a consumer is allocated of one host's NUMA cells and devices; `who` is the instance."""
 
     who: str
     placement: Placement
 
 
-def taken_in(
-    host: Host, topology: HostTopology, inventory: Mapping[str, Inventory], held: Sequence[Held]
+def with_reported(
+    host: Host,
+    topology: HostTopology,
+    inventory: Mapping[str, Inventory],
+    held: Sequence[PlacedGuest],
 ) -> Host:
     """Return the host with this hardware and the use its guests make of it, or closed.
 
@@ -71,7 +73,7 @@ def reconsidered(uow: UnitOfWork, host: Host) -> Host:
     if host.reported is None:
         return host
     topology, inventory = _reported(host.reported)
-    return taken_in(host, topology, inventory, held_on(uow, host.name))
+    return with_reported(host, topology, inventory, guests_on(uow, host.name))
 
 
 def refresh_reason(uow: UnitOfWork, name: str) -> None:
@@ -88,7 +90,7 @@ def refresh_reason(uow: UnitOfWork, name: str) -> None:
         uow.hosts.save(replace(host, degraded=reason, version=host.version + 1))
 
 
-def held_on(uow: UnitOfWork, name: str) -> list[Held]:
+def guests_on(uow: UnitOfWork, name: str) -> list[PlacedGuest]:
     """Return the placements of all who hold something of a host: instances and moves."""
     allocations = uow.allocations.where(provider=name)
     ids = [allocation.consumer_id for allocation in allocations]
@@ -110,7 +112,7 @@ def held_on(uow: UnitOfWork, name: str) -> list[Held]:
             instance = instances[allocation.consumer_id]
             placement = instance.placement if instance.host == name else None
         if placement is not None:
-            found.append(Held(who, placement))
+            found.append(PlacedGuest(who, placement))
     return found
 
 
@@ -125,7 +127,9 @@ def _placement_of(
     return held.consumer_id, target.target_placement if target else None
 
 
-def _with_guests(topology: HostTopology, held: Iterable[Held]) -> tuple[HostTopology, list[str]]:
+def _with_guests(
+    topology: HostTopology, held: Iterable[PlacedGuest]
+) -> tuple[HostTopology, list[str]]:
     after = accounting.without_use(topology)
     lost: dict[str, list[str]] = {}
     for allocation in held:
@@ -187,6 +191,6 @@ def _reason(lost: Sequence[str]) -> str:
     return f"{CHANGED_HARDWARE} under its guests: {'; '.join(lost[:_NAMED])}{more}"
 
 
-def _reported(said: Mapping[str, Any]) -> tuple[HostTopology, Mapping[str, Inventory]]:
-    inventory = {name: Inventory(**item) for name, item in said["inventory"].items()}
-    return host_from_row(said["hardware"]), inventory
+def _reported(reported: Mapping[str, Any]) -> tuple[HostTopology, Mapping[str, Inventory]]:
+    inventory = {name: Inventory(**item) for name, item in reported["inventory"].items()}
+    return host_from_row(reported["hardware"]), inventory

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conductor.placement.candidates.candidate_search import is_sharing, serves
-from conductor.placement.local.provider_claims import asked_in_all
 from conductor.placement.providers import INSTANCE, MIGRATION, Resources, root_of
-from conductor.store.records import Allocation, Host, Instance, Migration, Provider, nothing
+from conductor.placement.requested_amounts import total_requested
+from conductor.store import Allocation, Host, Instance, Migration, Provider, nothing
 from models.errors import Rejected
 from models.hardware import Flavor, HostTopology, Image, Placement, accounting
 from models.lifecycle import InstanceState, MigrationState
@@ -116,7 +116,7 @@ def shares_of(
         consumer: str, kind: str, host: str, flavor: Flavor, placement: Placement | None
     ) -> Share:
         side = _Side((consumer, kind), host, rows, providers, moving=bool(begun))
-        return side.share(_asked(flavor, instance.image), placement)
+        return side.share(_total_requested(flavor, instance.image), placement)
 
     if instance.host and not any(not move.switched for move in begun):
         where, placed = instance.host, instance.placement
@@ -158,7 +158,7 @@ class _Side:
         self._serving = providers.serving(host)
         near = {provider.name for provider in self._serving}
         # What shares stays with the instance while it moves, for both sides.
-        self._held = {
+        self._allocated = {
             allocation.provider: allocation.amounts
             for allocation in sorted(rows, key=lambda row: row.consumer_id == self._consumer)
             if (
@@ -168,10 +168,10 @@ class _Side:
             or (allocation.provider in near and is_sharing_name(providers, allocation.provider))
         }
 
-    def share(self, asked: Resources | None, placement: Placement | None) -> Share:
-        if asked is None:
+    def share(self, requested: Resources | None, placement: Placement | None) -> Share:
+        if requested is None:
             # A flavor that contradicts itself holds what it holds: there is nothing to compare.
-            here = self._held.get(self._host)
+            here = self._allocated.get(self._host)
             lost, doubt = ({}, frozenset()) if here else ({"of a flavor": 1}, {self._host})
             return Share(
                 self._consumer, self._kind, self._host, here or {}, placement,
@@ -179,7 +179,7 @@ class _Side:
             )  # fmt: skip
         wanted: dict[str, dict[str, int]] = defaultdict(dict)
         undecided, doubtful = dict[str, int](), set[str]()
-        for name, need in asked.items():
+        for name, need in requested.items():
             where = self._where(name, need)
             for provider, amount in (where or {}).items():
                 wanted[provider][name] = amount
@@ -201,7 +201,7 @@ class _Side:
         """Return which providers have how much of what is needed; None where nothing tells."""
         held = {
             provider: amounts[resource_class]
-            for provider, amounts in self._held.items()
+            for provider, amounts in self._allocated.items()
             if amounts.get(resource_class)
         }
         total = sum(held.values())
@@ -218,17 +218,17 @@ class _Side:
         served = {
             provider.name for provider in self._serving if resource_class in provider.inventories
         }
-        held = {name for name, amounts in self._held.items() if resource_class in amounts}
+        held = {name for name, amounts in self._allocated.items() if resource_class in amounts}
         return served | (held - {self._host})
 
     def _is_wrong(self, provider: str, wanted: Resources) -> bool:
         """Say whether a row beside the host lacks what should be in it."""
-        held = self._held.get(provider, {})
+        held = self._allocated.get(provider, {})
         return any(held.get(name) != amount for name, amount in wanted.items())
 
 
-def _asked(flavor: Flavor, image: Image | None) -> Resources | None:
+def _total_requested(flavor: Flavor, image: Image | None) -> Resources | None:
     try:
-        return asked_in_all(flavor, image)
+        return total_requested(flavor, image)
     except Rejected:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Final
 
-from conductor.store.records import Instance
+from conductor.store import Instance
 from models.errors import Rejected
 from models.hardware import PlacedCell, format_cpu_list
 from models.messages.base import parse

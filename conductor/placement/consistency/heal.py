@@ -20,8 +20,7 @@ from conductor.placement.consistency.expected_allocations import (
     shares_of,
     used_by,
 )
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Host, Instance, Migration
+from conductor.store import Allocation, Host, Instance, Migration, UnitOfWork
 from models.errors import Rejected
 from models.lifecycle import UNFINISHED, InstanceState
 

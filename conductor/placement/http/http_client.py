@@ -112,7 +112,7 @@ class PlacementClient:
                 need=_text(needed),
             )
 
-    def ask(self, question: Question, request_id: str = "") -> Answer:
+    def send(self, question: Question, request_id: str = "") -> Answer:
         """Return the server's answer to one request, errors of the caller's making included.
 
         `request_id` is that of the operation it is for; the server logs it too.
@@ -136,12 +136,12 @@ class PlacementClient:
             reraise=True,
         )
         try:
-            return retrying(self._asked, question, headers)
+            return retrying(self._sent, question, headers)
         except Unreachable as error:
             self._warnings.warn("Placement does not answer", at=self.shown, reason=error.message)
             raise
 
-    def _asked(self, question: Question, headers: Mapping[str, str]) -> Answer:
+    def _sent(self, question: Question, headers: Mapping[str, str]) -> Answer:
         began = time.perf_counter()
         try:
             response = self._http.request(

@@ -26,7 +26,7 @@ from conductor.placement.http.http_client import (
 )
 from conductor.placement.http.http_queries import (
     STANDARD_CLASSES,
-    PlacementQuestions,
+    PlacementQueries,
     moved_on,
     no_class,
     no_provider,
@@ -36,7 +36,7 @@ from conductor.placement.ports import PlacementService, ProviderQuery
 from conductor.placement.providers import Consumer, Reshaping, Resources, parents_first
 from conductor.placement.request_groups import CandidateRequest, Candidates, TraitRule
 from conductor.placement.validation import check_inventories, check_name
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.errors import Rejected
 from models.hardware import FrozenMap
 
@@ -59,15 +59,15 @@ class HttpPlacement(PlacementService):
         request_id: str = "",
         wait: tenacity.wait.wait_base = _WAIT,
     ) -> None:
-        self._server = PlacementQuestions(client, request_id)
+        self._server = PlacementQueries(client, request_id)
         self._wait = wait
 
     def on_behalf_of(self, request_id: str) -> HttpPlacement:
-        """Return the same server, asked for the request of this id."""
+        """Return the same server, asked on behalf of this request id."""
         return HttpPlacement(self._server.client, request_id=request_id, wait=self._wait)
 
-    def register_host(self) -> None:
-        """Ask something that needs credentials; raise what `PlacementClient` does."""
+    def check_credentials(self) -> None:
+        """Send a request that needs credentials; raises what `PlacementClient` does."""
         self._server.read("/resource_classes/VCPU")
 
     @override
@@ -79,14 +79,14 @@ class HttpPlacement(PlacementService):
         if shapes.unmeetable(query.traits):
             return []
         self._must_know([query.traits])
-        asked = [
+        parameters = [
             *([("name", query.name)] if query.name is not None else ()),
             *([("in_tree", query.in_tree)] if query.in_tree is not None else ()),
             *shapes.trait_parameters("required", query.traits),
             *shapes.member_parameters("member_of", query.member_of),
         ]
-        question = Question("GET", "/resource_providers", asked)
-        answer = self._ask(question)
+        question = Question("GET", "/resource_providers", parameters)
+        answer = self._send(question)
         if answer.status == 400:
             self._server.refuse_unknown_traits(_named(query.traits))
         found = map(self._server.whole, _body(question, answer)["resource_providers"])
@@ -102,12 +102,12 @@ class HttpPlacement(PlacementService):
         check_name(name)
         wanted = {"uuid": provider_id, "name": name, "parent_provider_uuid": parent_id}
         question = Question("POST", "/resource_providers", (), wanted)
-        answer = self._ask(question)
+        answer = self._send(question)
         if answer.code == _DUPLICATE_NAME:
             there = self.provider(provider_id)
             if there is not None:
                 return there
-            raise self._name_taken(provider_id, name)
+            raise self._name_in_use(provider_id, name)
         if answer.status == 400 and parent_id is not None and self.provider(parent_id) is None:
             raise no_provider(parent_id)
         made = _body(question, answer)
@@ -115,7 +115,7 @@ class HttpPlacement(PlacementService):
             provider_id, name, parent_id, made["root_provider_uuid"], made["generation"]
         )
 
-    def _name_taken(self, provider_id: str, name: str) -> Rejected:
+    def _name_in_use(self, provider_id: str, name: str) -> Rejected:
         """Say whose the name is, and how much is held of it: somebody has to decide."""
         owners = self.providers(ProviderQuery(name=name))
         owner = owners[0].id if owners else "one that is gone by now"
@@ -130,7 +130,7 @@ class HttpPlacement(PlacementService):
     @override
     def delete_provider(self, provider_id: str) -> None:
         question = Question("DELETE", f"/resource_providers/{provider_id}")
-        answer = self._ask(question)
+        answer = self._send(question)
         if answer.status in (204, 404):
             return
         if answer.code == _PROVIDER_IN_USE:
@@ -152,7 +152,7 @@ class HttpPlacement(PlacementService):
         check_inventories(inventories)
         body = {"inventories": shapes.inventories_json(inventories)}
         question = _put(provider_id, "inventories", body, generation)
-        answer = self._ask(question)
+        answer = self._send(question)
         if answer.code == writes.INVENTORY_IN_USE:
             found = self._server.inventory_in_use(provider_id, inventories)
             raise found or moved_on(f"provider {provider_id}")
@@ -164,7 +164,7 @@ class HttpPlacement(PlacementService):
     def set_traits(self, provider_id: str, traits: Iterable[str], generation: int) -> Provider:
         names = sorted(set(traits))
         question = _put(provider_id, "traits", {"traits": names}, generation)
-        answer = self._ask(question)
+        answer = self._send(question)
         if answer.status == 400:
             self._server.refuse_unknown_traits(names)
         return self._written(provider_id, question, answer)
@@ -175,18 +175,18 @@ class HttpPlacement(PlacementService):
     ) -> Provider:
         body = {"aggregates": sorted(set(aggregates))}
         question = _put(provider_id, "aggregates", body, generation)
-        return self._written(provider_id, question, self._ask(question))
+        return self._written(provider_id, question, self._send(question))
 
     @override
     def ensure_classes(self, names: Iterable[str]) -> None:
         for name in sorted(set(names) - STANDARD_CLASSES):
-            if self._server.ask("PUT", f"/resource_classes/{name}").status not in (201, 204):
+            if self._server.send("PUT", f"/resource_classes/{name}").status not in (201, 204):
                 raise no_class(name)
 
     @override
     def ensure_traits(self, names: Iterable[str]) -> None:
         for name in sorted(set(names) - set(os_traits.get_traits())):
-            if self._server.ask("PUT", f"/traits/{name}").status not in (201, 204):
+            if self._server.send("PUT", f"/traits/{name}").status not in (201, 204):
                 raise no_trait(name)
 
     @override
@@ -199,8 +199,8 @@ class HttpPlacement(PlacementService):
         for root in shapes.root_rules(request.root_traits):
             left = limit - len(found.found)
             if left > 0:
-                asked = shapes.candidate_parameters(request, root, left)
-                more = self._candidates(request, asked)
+                parameters = shapes.candidate_parameters(request, root, left)
+                more = self._candidates(request, parameters)
                 found = Candidates(
                     (*found.found, *more.found), {**found.providers, **more.providers}
                 )
@@ -213,7 +213,7 @@ class HttpPlacement(PlacementService):
     @override
     def consumers_of(self, provider_id: str) -> Mapping[str, Resources]:
         question = Question("GET", f"/resource_providers/{provider_id}/allocations")
-        answer = self._ask(question)
+        answer = self._send(question)
         if answer.status == 404:
             raise no_provider(provider_id)
         held = _body(question, answer)["allocations"]
@@ -231,10 +231,10 @@ class HttpPlacement(PlacementService):
 
     @override
     def usages(self, project_id: str, user_id: str | None = None) -> Resources:
-        asked = [("project_id", project_id or shapes.NOBODY)]
+        parameters = [("project_id", project_id or shapes.NOBODY)]
         if user_id is not None:
-            asked.append(("user_id", user_id or shapes.NOBODY))
-        return shapes.summed(self._server.read("/usages", asked)["usages"])
+            parameters.append(("user_id", user_id or shapes.NOBODY))
+        return shapes.summed(self._server.read("/usages", parameters)["usages"])
 
     def _must_know(self, rules: Iterable[TraitRule]) -> None:
         if any(rule.any_of for rule in rules):
@@ -248,9 +248,9 @@ class HttpPlacement(PlacementService):
             if item["parent_provider_uuid"] == provider_id
         )
 
-    def _candidates(self, request: CandidateRequest, asked: Parameters) -> Candidates:
-        question = Question("GET", "/allocation_candidates", asked)
-        answer = self._ask(question)
+    def _candidates(self, request: CandidateRequest, parameters: Parameters) -> Candidates:
+        question = Question("GET", "/allocation_candidates", parameters)
+        answer = self._send(question)
         if answer.status == 400:
             self._server.refuse_unknown_classes(
                 name for group in request.groups for name in group.resources
@@ -270,8 +270,8 @@ class HttpPlacement(PlacementService):
             raise no_provider(provider_id)
         return replace(there, generation=generation)
 
-    def _ask(self, question: Question) -> Answer:
-        return self._server.ask(question.method, question.path, question.parameters, question.body)
+    def _send(self, question: Question) -> Answer:
+        return self._server.send(question.method, question.path, question.parameters, question.body)
 
 
 def _put(provider_id: str, part: str, body: Mapping[str, Any], generation: int) -> Question:

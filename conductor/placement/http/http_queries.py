@@ -1,4 +1,4 @@
-"""Questions to a Placement server as both halves of the adapter ask them."""
+"""Queries to a Placement server that reads and writes have in common."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from conductor.placement.http.http_client import (
     unexpected,
 )
 from conductor.placement.providers import Consumer
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.errors import Conflict, Rejected
 
 STANDARD_CLASSES: Final = frozenset(map(str, os_resource_classes.STANDARDS))
 
 
-class PlacementQuestions:
+class PlacementQueries:
     """A server as one request sees it: reads of whole values, and what a refusal was about."""
 
     def __init__(self, client: PlacementClient, request_id: str = "") -> None:
         self.client = client
         self._request_id = request_id
 
-    def ask(
+    def send(
         self,
         method: str,
         path: str,
@@ -37,12 +37,12 @@ class PlacementQuestions:
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Return the server's answer, whatever its status."""
-        return self.client.ask(Question(method, path, parameters, body), self._request_id)
+        return self.client.send(Question(method, path, parameters, body), self._request_id)
 
     def read(self, path: str, parameters: Parameters = ()) -> Any:
         """Return the body of an answer that is one: a read that fails never means "nothing"."""
         question = Question("GET", path, parameters)
-        answer = self.client.ask(question, self._request_id)
+        answer = self.client.send(question, self._request_id)
         if answer.status != 200 or answer.body is None:
             raise unexpected(question, answer)
         return answer.body
@@ -50,7 +50,7 @@ class PlacementQuestions:
     def provider(self, provider_id: str) -> Provider | None:
         """Return a provider, or nothing."""
         path = f"/resource_providers/{provider_id}"
-        answer = self.ask("GET", path)
+        answer = self.send("GET", path)
         if answer.status == 404:
             return None
         if answer.status != 200:
@@ -66,7 +66,7 @@ class PlacementQuestions:
         parts = {}
         for part in ("inventories", "usages", "traits", "aggregates"):
             path = f"/resource_providers/{body['uuid']}/{part}"
-            answer = self.ask("GET", path)
+            answer = self.send("GET", path)
             if answer.status == 404:
                 return None
             if answer.status != 200:
@@ -103,13 +103,13 @@ class PlacementQuestions:
     def refuse_unknown_classes(self, names: Iterable[str]) -> None:
         """Raise `Rejected` (`resource_class_unknown`) for the first of these that is not there."""
         for name in sorted(set(names) - STANDARD_CLASSES):
-            if self.ask("GET", f"/resource_classes/{name}").status != 200:
+            if self.send("GET", f"/resource_classes/{name}").status != 200:
                 raise no_class(name)
 
     def refuse_unknown_traits(self, names: Iterable[str]) -> None:
         """Raise `Rejected` (`trait_unknown`) for the first of these that is not there."""
         for name in sorted(set(names)):
-            if self.ask("GET", f"/traits/{name}").status != 204:
+            if self.send("GET", f"/traits/{name}").status != 204:
                 raise no_trait(name)
 
 

@@ -11,10 +11,10 @@ import tenacity
 from conductor.placement.allocation_rows import allocations_of, settled, turnover
 from conductor.placement.http import serialization as shapes
 from conductor.placement.http.http_client import CONCURRENT_UPDATE, Answer, Question, unexpected
-from conductor.placement.http.http_queries import PlacementQuestions, moved_on, no_provider
+from conductor.placement.http.http_queries import PlacementQueries, moved_on, no_provider
 from conductor.placement.providers import Consumer, Reshaping
 from conductor.placement.validation import check_inventories, checked
-from conductor.store.records import Allocation, Inventory, Provider
+from conductor.store import Allocation, Inventory, Provider
 from models.errors import Broken, NoValidHost, Rejected
 
 TRIES: Final = 20
@@ -35,7 +35,7 @@ class _FitsByNowError(_LostRaceError):
 
 
 def write(
-    server: PlacementQuestions, consumers: Sequence[Consumer], wait: tenacity.wait.wait_base
+    server: PlacementQueries, consumers: Sequence[Consumer], wait: tenacity.wait.wait_base
 ) -> None:
     """Replace what each of these consumers holds, all or none, under their generations."""
     wanted = [
@@ -58,7 +58,7 @@ def write(
 
 
 def reshape(
-    server: PlacementQuestions, changes: Sequence[Reshaping], consumers: Sequence[Consumer]
+    server: PlacementQueries, changes: Sequence[Reshaping], consumers: Sequence[Consumer]
 ) -> None:
     """Replace inventories, and what consumers hold of them, in one go."""
     for change in changes:
@@ -74,7 +74,7 @@ def reshape(
         consumer for consumer in checked(consumers) if not _holds_nothing_already(server, consumer)
     ]
     body = {"inventories": inventories, "allocations": _bodies(wanted, None)}
-    answer = server.ask("POST", "/reshaper", body=body)
+    answer = server.send("POST", "/reshaper", body=body)
     if answer.status == 204:
         return
     if answer.code == CONCURRENT_UPDATE:
@@ -92,7 +92,7 @@ def reshape(
         raise moved_on("a provider or a consumer") from None
 
 
-def _holds_nothing_already(server: PlacementQuestions, consumer: Consumer) -> bool:
+def _holds_nothing_already(server: PlacementQueries, consumer: Consumer) -> bool:
     """Say whether there is nothing to write: the server would keep an empty consumer for ever."""
     if consumer.generation is not None or consumer.allocations:
         return False
@@ -101,11 +101,11 @@ def _holds_nothing_already(server: PlacementQuestions, consumer: Consumer) -> bo
     return True
 
 
-def _try_to_write(server: PlacementQuestions, wanted: Sequence[Consumer], number: int) -> None:
+def _try_to_write(server: PlacementQueries, wanted: Sequence[Consumer], number: int) -> None:
     # A claim on a provider that is gone leaves an empty consumer of generation 0 on the server,
     # which refuses every later claim as the first one. So every other try names that generation.
     new = 0 if number % 2 == 0 else None
-    answer = server.ask("POST", "/allocations", body=_bodies(wanted, new))
+    answer = server.send("POST", "/allocations", body=_bodies(wanted, new))
     if answer.status == 204:
         return
     try:
@@ -127,7 +127,7 @@ def _bodies(wanted: Iterable[Consumer], new: int | None) -> dict[str, Any]:
 
 
 def _refuse(
-    server: PlacementQuestions,
+    server: PlacementQueries,
     answer: Answer,
     wanted: Sequence[Consumer],
     inventories: Mapping[str, Mapping[str, Inventory]],
@@ -139,13 +139,16 @@ def _refuse(
             raise moved_on(f"consumer {before.id}")
     if answer.code == CONCURRENT_UPDATE:
         raise _LostRaceError
-    asked = [consumer.allocations for consumer in wanted]
+    requested = [consumer.allocations for consumer in wanted]
     providers = _providers(
-        server, inventories.keys() | {name for request in asked for name in request}
+        server, inventories.keys() | {name for request in requested for name in request}
     )
     if answer.status == 400:
         server.refuse_unknown_classes(
-            name for row in (*asked, inventories) for classes in row.values() for name in classes
+            name
+            for row in (*requested, inventories)
+            for classes in row.values()
+            for name in classes
         )
         raise Rejected("allocation_invalid", "the server finds the allocations malformed")
     if answer.status != 409:
@@ -177,7 +180,7 @@ def _of(provider: Provider, consumers: Iterable[Consumer]) -> list[Allocation]:
     ]
 
 
-def _providers(server: PlacementQuestions, wanted: Iterable[str]) -> dict[str, Provider]:
+def _providers(server: PlacementQueries, wanted: Iterable[str]) -> dict[str, Provider]:
     found = {}
     for provider_id in sorted(wanted):
         provider = server.provider(provider_id)

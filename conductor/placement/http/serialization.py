@@ -17,7 +17,7 @@ from conductor.placement.request_groups import (
     RequestGroup,
     TraitRule,
 )
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.hardware import FrozenMap
 
 MOST: Final = 2**31 - 1
@@ -50,9 +50,9 @@ def inventories_of(body: Mapping[str, Any]) -> Mapping[str, Inventory]:
 def consumer_json(consumer: Consumer, generation: int | None) -> dict[str, Any]:
     """Return what a consumer is to hold, as `POST /allocations` takes it; zeros are left out."""
     held = {
-        provider_id: {"resources": asked}
+        provider_id: {"resources": amounts}
         for provider_id, resources in consumer.allocations.items()
-        if (asked := {name: amount for name, amount in resources.items() if amount})
+        if (amounts := {name: amount for name, amount in resources.items() if amount})
     }
     return {
         "allocations": held,
@@ -148,16 +148,14 @@ def root_rules(rule: TraitRule) -> list[TraitRule]:
 
 def candidate_parameters(request: CandidateRequest, root: TraitRule, limit: int) -> Parameters:
     """Return the parameters of `GET /allocation_candidates`."""
-    asked = [
-        group_parameter for group in request.groups for group_parameter in _group_parameters(group)
-    ]
+    parameters = [pair for group in request.groups for pair in _group_parameters(group)]
     apart = sum(group.suffix != UNNUMBERED for group in request.groups) > 1
     # To one group alone the policy does not matter, but without `none` servers (16.0.0) let the
     # amounts of one candidate show up in others.
-    asked.append(("group_policy", request.policy if apart else "none"))
-    asked += [("same_subtree", ",".join(sorted(item))) for item in request.same_subtree]
-    asked += trait_parameters("root_required", root)
-    return [*asked, ("limit", str(limit))]
+    parameters.append(("group_policy", request.policy if apart else "none"))
+    parameters += [("same_subtree", ",".join(sorted(item))) for item in request.same_subtree]
+    parameters += trait_parameters("root_required", root)
+    return [*parameters, ("limit", str(limit))]
 
 
 def candidates_of(body: Mapping[str, Any]) -> Candidates:
@@ -173,8 +171,8 @@ def candidates_of(body: Mapping[str, Any]) -> Candidates:
 def _group_parameters(group: RequestGroup) -> Iterator[tuple[str, str]]:
     suffix = group.suffix
     if group.resources:
-        asked = ",".join(f"{name}:{amount}" for name, amount in sorted(group.resources.items()))
-        yield f"resources{suffix}", asked
+        amounts = ",".join(f"{name}:{amount}" for name, amount in sorted(group.resources.items()))
+        yield f"resources{suffix}", amounts
     yield from trait_parameters(f"required{suffix}", group.traits)
     yield from member_parameters(f"member_of{suffix}", group.member_of, group.not_member_of)
     if group.in_tree is not None:
@@ -192,7 +190,7 @@ def _candidate(body: Mapping[str, Any], providers: Mapping[str, Provider]) -> Ca
 
 def _root(mappings: Mapping[str, Sequence[str]], providers: Mapping[str, Provider]) -> str:
     """Return the root of the tree that a candidate is of: not that of one who only shares."""
-    named = [providers[identifier] for ids in mappings.values() for identifier in ids]
+    named = [providers[provider_id] for ids in mappings.values() for provider_id in ids]
     own = [provider for provider in named if SHARING not in provider.traits]
     return (own or named)[0].root_id
 

@@ -1,8 +1,8 @@
-"""What instances hold of providers that are no hosts, in the caller's transaction.
+"""Allocating amounts of providers that are no hosts, and releasing them, in the transaction.
 
-Children of a host are given back and handed over with the host. Providers that share with many
-hosts stay with an instance while it moves, at the larger of both sizes; at the end of the move
-they get the size of the side that is left.
+Children of a host are released and transferred with the host. Sharing providers stay with an
+instance while it moves, at the larger of both sizes; at the end of the move they get the size of
+the side that is left.
 """
 
 from __future__ import annotations
@@ -12,41 +12,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from conductor.placement.allocation_rows import Turnover, settled, turnover
-from conductor.placement.providers import INSTANCE, Resources
-from conductor.placement.requested_amounts import request_of, total_of
-from conductor.placement.resources import amounts
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Instance, Provider
+from conductor.placement.providers import INSTANCE, Resources, larger_amounts
+from conductor.store import Allocation, Instance, Provider, UnitOfWork
 from models.errors import Conflict, NoValidHost
-from models.hardware import Flavor, Image, boots_from_volume
-from models.hardware.requirements.numa_constraints import guest_topology
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderAllocation:
-    """What one instance takes of providers beside its host, by provider id."""
+    """What one instance is allocated of providers other than its host, by provider id."""
 
     instance: Instance
     amounts: Mapping[str, Resources]
 
 
-def take(uow: UnitOfWork, taken: Iterable[ProviderAllocation]) -> None:
-    """Charge these providers, under their locks, in order of id.
+def allocate(uow: UnitOfWork, allocations: Iterable[ProviderAllocation]) -> None:
+    """Write allocations of these providers, under their locks, in order of id.
 
-    What an instance holds of one already is replaced by the larger of both: while it moves, both
-    sides need it. Raises `Conflict` (`provider_moved`) where one has no room any more.
+    An existing allocation of the same instance is replaced by the larger of both: while it moves,
+    both sides need it. Raises `Conflict` (`provider_moved`) where one has no capacity any more.
     """
-    asked = sorted(
+    requested = sorted(
         (provider_id, allocation.instance.id, allocation.instance, resources)
-        for allocation in taken
+        for allocation in allocations
         for provider_id, resources in allocation.amounts.items()
     )
-    for provider_id, _, instance, resources in asked:
+    for provider_id, _, instance, resources in requested:
         provider = uow.providers.lock(provider_id)
         if provider is None:
             raise Conflict("provider_moved", f"provider {provider_id} is gone")
         before = uow.allocations.lock(instance.id, provider.name)
-        wanted = _larger(before.amounts if before else {}, resources)
+        wanted = larger_amounts(before.amounts if before else {}, resources)
         owner = (instance.project_id, instance.user_id)
         after = Allocation(instance.id, provider.name, wanted, INSTANCE, *owner)
         try:
@@ -55,20 +50,20 @@ def take(uow: UnitOfWork, taken: Iterable[ProviderAllocation]) -> None:
             raise Conflict("provider_moved", error.message, provider=provider.name) from error
 
 
-def release_providers(uow: UnitOfWork, held: Allocation) -> None:
-    """Take what was held off its provider, if there still is one; the allocation is gone."""
-    provider = _locked(uow, held.provider)
+def release(uow: UnitOfWork, allocation: Allocation) -> None:
+    """Take an allocation, whose row has been deleted, out of its provider's use, if it exists."""
+    provider = _locked(uow, allocation.provider)
     if provider is not None:
-        _note(uow, provider, Turnover((held,), ()))
+        _save_use(uow, provider, Turnover((allocation,), ()))
 
 
-def split(
-    uow: UnitOfWork, held: Sequence[Allocation], host: str | None
+def split_shared(
+    uow: UnitOfWork, allocations: Sequence[Allocation], host: str | None
 ) -> tuple[list[Allocation], list[Allocation]]:
-    """Return what is held of a host and its children, and what of providers elsewhere."""
-    others = [allocation.provider for allocation in held if allocation.provider != host]
+    """Return the allocations of a host and its children, and those of providers elsewhere."""
+    others = [allocation.provider for allocation in allocations if allocation.provider != host]
     if not others:
-        return list(held), []
+        return list(allocations), []
     home = uow.hosts.get(host) if host is not None else None
     root_id = home.provider_id if home is not None else None
     own = {
@@ -77,31 +72,21 @@ def split(
         if provider.root_id == root_id
     }
     own |= {host} if host is not None else set()
-    return [allocation for allocation in held if allocation.provider in own], [
+    return [allocation for allocation in allocations if allocation.provider in own], [
         allocation
-        for allocation in held
+        for allocation in allocations
         if allocation.provider not in own and uow.hosts.get(allocation.provider) is None
     ]
 
 
-def asked_in_all(flavor: Flavor, image: Image | None) -> Resources:
-    """Return what an instance of flavor and image takes in all, by class, its groups included.
-
-    Raises `Rejected` for a flavor and an image that contradict.
-    """
-    guest = guest_topology(flavor, image or Image(id=""))
-    own = amounts(flavor, guest, volume_backed=boots_from_volume(image))
-    return total_of(request_of(flavor, own))
-
-
-def settle(
-    uow: UnitOfWork, shared: Iterable[Allocation], own: Iterable[Allocation], asked: Resources
+def resize_shared(
+    uow: UnitOfWork, shared: Iterable[Allocation], own: Iterable[Allocation], requested: Resources
 ) -> None:
-    """Let an instance hold of what is shared only what it asks in all beyond `own`."""
-    left = Counter(dict(asked))
+    """Reduce an instance's shared allocations to what it requests in all beyond `own`."""
+    left = Counter(dict(requested))
     for allocation in own:
         left.subtract(allocation.amounts)
-    for allocation in sorted(shared, key=lambda one: one.provider):
+    for allocation in sorted(shared, key=lambda row: row.provider):
         wanted = {name: min(amount, left[name]) for name, amount in allocation.amounts.items()}
         wanted = {name: amount for name, amount in wanted.items() if amount > 0}
         left.subtract(wanted)
@@ -120,20 +105,15 @@ def _locked(uow: UnitOfWork, name: str) -> Provider | None:
 def _exchange(
     uow: UnitOfWork, provider: Provider, before: Allocation | None, after: Allocation | None
 ) -> None:
-    """Write one allocation in place of another, and what it makes of its (locked) provider."""
-    _note(uow, provider, turnover([before] if before else [], [after] if after else []))
+    """Write one allocation in place of another, and the use of its (locked) provider."""
+    _save_use(uow, provider, turnover([before] if before else [], [after] if after else []))
     if after is not None:
         uow.allocations.put(after)
     elif before is not None:
         uow.allocations.drop(before.consumer_id, before.provider)
 
 
-def _note(uow: UnitOfWork, provider: Provider, change: Turnover) -> None:
+def _save_use(uow: UnitOfWork, provider: Provider, change: Turnover) -> None:
     after = settled(provider, change)
     if after is not provider:
         uow.providers.save(replace(after, generation=provider.generation + 1))
-
-
-def _larger(one: Resources, other: Resources) -> Resources:
-    names = one.keys() | other.keys()
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in sorted(names)}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from conductor.placement.candidates.candidate_search import headroom_of
 from conductor.placement.request_groups import UNNUMBERED, CandidateRequest, RequestGroup, TraitRule
-from conductor.store.records import Provider
+from conductor.store import Provider
 
 Numbers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -31,7 +31,7 @@ COLUMNS_AT_MOST: Final = 64
 class ProviderColumns:
     """The providers of every tree by row, root first, and who shares with which rows.
 
-    Rows are stable; whoever wants others makes a new canopy.
+    Rows are stable; for others new columns are made.
     """
 
     def __init__(

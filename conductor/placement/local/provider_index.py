@@ -1,8 +1,10 @@
-"""All providers in memory, followed as they change, and what they can serve.
+"""An index of all providers in memory, refreshed from the change feed, that finds candidates.
 
-Asked for candidates, arrays say first which trees may serve at all (`canopy`); those are asked
-one after the other, in the order of their names, by the exact search (`candidates`). Trees of one
-provider, as most hosts are, are answered from the arrays.
+1. Filter: columns (`provider_columns`) rule out trees that lack a class or a trait. O(trees) in
+   NumPy for each class and trait.
+2. Trees of one provider, as most hosts are, are answered from the columns: O(1) each.
+3. The other trees are searched exactly (`candidate_search`), in the order of their roots' names;
+   which trees refused a request is remembered until they change.
 """
 
 from __future__ import annotations
@@ -20,9 +22,7 @@ from conductor.placement.candidates.candidate_search import Tree, candidates, is
 from conductor.placement.local.provider_columns import Numbers, ProviderColumns, Providers
 from conductor.placement.providers import parents_first, root_of
 from conductor.placement.request_groups import Candidate, CandidateRequest, Candidates, RequestGroup
-from conductor.store.change_feed import Follower
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, Provider
+from conductor.store import Follower, Host, Provider, UnitOfWork
 from models.hardware import FrozenMap
 
 REFUSALS_AT_MOST: Final = 32
@@ -45,7 +45,7 @@ class ProviderIndex:
         self._ids: dict[str, str] = {}
         self._providers: dict[str, Provider] = {}
         self._members: dict[str, set[str]] = {}
-        self._canopy = ProviderColumns((), {})
+        self._columns = ProviderColumns((), {})
         self._row_of: dict[str, int] = {}
         self._sharing: list[list[str]] = []
         self._refused: OrderedDict[CandidateRequest, Numbers] = OrderedDict()
@@ -96,11 +96,11 @@ class ProviderIndex:
 
     def _of_single_providers(self, request: CandidateRequest, rows: Numbers) -> Candidates | None:
         """Return the candidates where each of these trees is one provider that takes everything."""
-        if not self._canopy.are_plain(request)[rows].all():
+        if not self._columns.are_plain(request)[rows].all():
             return None
-        if self._canopy.forbids(request)[rows].any():
+        if self._columns.forbids(request)[rows].any():
             return None
-        one, trees = self._whole(request), self._canopy.trees
+        one, trees = self._whole(request), self._columns.trees
         named = {(root := trees[row][0]).id: root for row in rows.tolist()}
         return Candidates(tuple(map(one.of, named)), MappingProxyType(named))
 
@@ -131,9 +131,9 @@ class ProviderIndex:
             return
         for root_id in roots:
             if root_id in self._row_of:
-                self._canopy.put(self._row_of[root_id], self._tree(root_id))
+                self._columns.put(self._row_of[root_id], self._tree(root_id))
         for provider in sharing:
-            self._canopy.put_sharing(provider)
+            self._columns.put_sharing(provider)
 
     def _is_another(self, before: Provider | None, after: Provider | None) -> bool:
         """Say whether rows, or who shares with which of them, may be others after this change.
@@ -196,15 +196,15 @@ class ProviderIndex:
             lent[provider.id] = (provider, np.array(rows, np.int64))
             for row in rows:
                 self._sharing[row].append(provider.id)
-        self._canopy = ProviderColumns(trees, lent)
+        self._columns = ProviderColumns(trees, lent)
         self._refused.clear()
         self._wholes.clear()
 
     def _rows_for(self, request: CandidateRequest) -> Numbers:
-        mask = self._canopy.may_serve(request)
+        mask = self._columns.may_serve(request)
         if request in self._refused:
             self._refused.move_to_end(request)
-            mask &= self._refused[request] != self._canopy.ticks
+            mask &= self._refused[request] != self._columns.ticks
         for group in request.groups:
             if group.in_tree is not None and not self._lends(group.in_tree):
                 row = self._row_of.get(group.in_tree, -1)
@@ -222,13 +222,13 @@ class ProviderIndex:
     ) -> Iterator[Candidate]:
         """Yield candidates: of every tree its share, then of each in turn all that are left."""
         share = max(1, limit // len(rows))
-        plain, forbids = self._canopy.are_plain(request), self._canopy.forbids(request)
+        plain, forbids = self._columns.are_plain(request), self._columns.forbids(request)
         whole = self._whole(request)
         more = []
         for row in rows.tolist():
             if plain[row]:
                 if not forbids[row]:
-                    yield whole.of(self._canopy.trees[row][0].id)
+                    yield whole.of(self._columns.trees[row][0].id)
                 continue
             count = 0
             for candidate in islice(self._exactly(request, row), share):
@@ -249,7 +249,7 @@ class ProviderIndex:
         return found
 
     def _exactly(self, request: CandidateRequest, row: int) -> Iterator[Candidate]:
-        own = self._canopy.trees[row]
+        own = self._columns.trees[row]
         sharing = tuple(self._providers[name] for name in self._sharing[row])
         roots = {
             root_id: self._providers[root_id]
@@ -261,10 +261,10 @@ class ProviderIndex:
     def _refuse(self, request: CandidateRequest, row: int) -> None:
         """Remember that a tree, as it is now, has nothing for a request."""
         if request not in self._refused:
-            self._refused[request] = np.full(len(self._canopy), -1, np.int64)
+            self._refused[request] = np.full(len(self._columns), -1, np.int64)
             if len(self._refused) > REFUSALS_AT_MOST:
                 self._refused.popitem(last=False)
-        self._refused[request][row] = self._canopy.ticks[row]
+        self._refused[request][row] = self._columns.ticks[row]
 
     def _plain(self, request: CandidateRequest) -> CandidateRequest:
         """Return the request with trees named by their roots, as a value that can be a key."""

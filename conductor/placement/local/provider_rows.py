@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from conductor.placement.providers import root_of
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Host, Provider
+from conductor.store import Host, Provider, UnitOfWork
 from models.errors import Broken, Conflict, Rejected
 
 
@@ -46,7 +45,7 @@ class ProviderRows:
         """
         wanted = set(ids)
         known = filter(None, map(self._uow.providers.lock, sorted(wanted) if lock else ()))
-        found = {known_name.id: known_name for known_name in known}
+        found = {provider.id: provider for provider in known}
         found |= self.of_ids(wanted - found.keys())
         for name in sorted(wanted - found.keys()):
             raise _unknown(name)

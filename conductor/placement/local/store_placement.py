@@ -25,8 +25,7 @@ from conductor.placement.providers import Consumer, Reshaping, Resources, parent
 from conductor.placement.request_groups import CandidateRequest, Candidates
 from conductor.placement.resource_names import CLASSES, TRAITS
 from conductor.placement.validation import check_inventories, check_name, checked
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Allocation, Inventory, Provider
+from conductor.store import Allocation, Inventory, Provider, UnitOfWork
 from models.errors import Conflict, Rejected
 from models.hardware import FrozenMap
 
@@ -38,14 +37,14 @@ class StorePlacement(PlacementService):
 
     A host is the root provider of its tree: to write its inventories, traits, aggregates or use
     is to write the host's row, one version later. What a host has pinned is not looked at:
-    whoever places by NUMA cell claims with `placement.claims`. With a `forest` that lives
-    longer than this, candidates are found without reading all providers again.
+    whoever places by NUMA cell claims with `host_claims`. With a provider index
+    that lives longer than this, candidates are found without reading all providers again.
     """
 
     def __init__(self, uow: UnitOfWork, provider_index: ProviderIndex | None = None) -> None:
         self._uow = uow
         self._rows = ProviderRows(uow)
-        self._forest = ProviderIndex() if provider_index is None else provider_index
+        self._index = ProviderIndex() if provider_index is None else provider_index
 
     @override
     def provider(self, provider_id: str) -> Provider | None:
@@ -115,7 +114,7 @@ class StorePlacement(PlacementService):
             raise Rejected(
                 "provider_has_children", message, provider=provider_id, children=children
             )
-        consumers = sorted(self._held_of(found))
+        consumers = sorted(self._allocated_of(found))
         if consumers:
             shown = ", ".join(consumers[:_SHOWN]) + (", …" if len(consumers) > _SHOWN else "")
             message = f"{found.name} is in use by {len(consumers)} consumers: {shown}"
@@ -131,9 +130,9 @@ class StorePlacement(PlacementService):
     @override
     def set_traits(self, provider_id: str, traits: Iterable[str], generation: int) -> Provider:
         provider = self._locked_at(provider_id, generation)
-        asked = frozenset(traits)
-        TRAITS.check(self._uow, asked, provider.traits)
-        return self._saved(provider, replace(provider, traits=asked))
+        wanted = frozenset(traits)
+        TRAITS.check(self._uow, wanted, provider.traits)
+        return self._saved(provider, replace(provider, traits=wanted))
 
     @override
     def set_aggregates(
@@ -160,8 +159,8 @@ class StorePlacement(PlacementService):
 
     @override
     def candidates(self, request: CandidateRequest, limit: int) -> Candidates:
-        # What we wrote may yet be undone: a forest that lives on must not have seen it.
-        provider_index = ProviderIndex() if self._rows.written else self._forest
+        # What we wrote may yet be undone: an index that lives on must not have seen it.
+        provider_index = ProviderIndex() if self._rows.written else self._index
         provider_index.refresh(self._uow)
         candidates = provider_index.candidates(request, limit)
         if not candidates.found:
@@ -183,9 +182,9 @@ class StorePlacement(PlacementService):
 
     @override
     def consumers_of(self, provider_id: str) -> Mapping[str, Resources]:
-        return self._held_of(self._rows.must_get(provider_id))
+        return self._allocated_of(self._rows.must_get(provider_id))
 
-    def _held_of(self, provider: Provider) -> Mapping[str, Resources]:
+    def _allocated_of(self, provider: Provider) -> Mapping[str, Resources]:
         held = self._uow.allocations.where(provider=provider.name)
         return FrozenMap(
             {allocation.consumer_id: FrozenMap(allocation.amounts) for allocation in held}
@@ -214,11 +213,11 @@ class StorePlacement(PlacementService):
         for shape in shapes:
             check_inventories(shape.inventories)
         wanted = checked(consumers)
-        before = self._held_in_turn(wanted)
-        asked = {id_ for consumer in wanted for id_ in consumer.allocations}
-        asked.update(shape.provider_id for shape in shapes)
+        before = self._locked_allocations(wanted)
+        touched = {id_ for consumer in wanted for id_ in consumer.allocations}
+        touched.update(shape.provider_id for shape in shapes)
         # Without rows to lock before them, providers are found and locked at once.
-        found = self._rows.must_find(asked, lock=not before)
+        found = self._rows.must_find(touched, lock=not before)
         names = {provider.id: provider.name for provider in found}
         after = [row for consumer in wanted for row in allocations_of(consumer, names)]
         change = turnover(before, after)
@@ -235,7 +234,7 @@ class StorePlacement(PlacementService):
                 _check_classes(provider, locked[provider.name])
         return self._written(change, locked, settled_)
 
-    def _held_in_turn(self, wanted: Sequence[Consumer]) -> list[Allocation]:
+    def _locked_allocations(self, wanted: Sequence[Consumer]) -> list[Allocation]:
         """Return what the consumers hold, which only we may replace from now on."""
         for consumer in wanted:
             # A lock of the name, since there may be no row yet that could be locked.
@@ -281,13 +280,13 @@ class StorePlacement(PlacementService):
         return shaped
 
     def _settled(self, provider: Provider, change: Turnover) -> Provider:
-        asked = {
+        requested = {
             name
             for allocation in change.come
             if allocation.provider == provider.name
             for name in allocation.amounts
         }
-        CLASSES.check(self._uow, asked - provider.inventories.keys(), provider.used)
+        CLASSES.check(self._uow, requested - provider.inventories.keys(), provider.used)
         return settled(provider, change)
 
     def _written(

@@ -17,9 +17,7 @@ from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import PlacementService, ProviderQuery
 from conductor.placement.providers import Consumer, Resources, provider_id_of
 from conductor.placement.sync.provider_tree import ProviderTree
-from conductor.store.change_feed import Follower
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Host, Provider
+from conductor.store import Follower, Host, Provider, Store, UnitOfWork
 from models.errors import Broken, ConductorError, Rejected, Unreachable
 from models.throttled_log import ThrottledLog
 
@@ -84,8 +82,8 @@ class PlacementMirror:
         """
         with self._store.read() as uow:
             ours = StorePlacement(uow)
-            held = [ours.consumer(consumer_identifier) for consumer_identifier in consumer_ids]
-            roots = {root for allocation in held for root in _roots(ours, allocation.allocations)}
+            consumers = [ours.consumer(consumer_id) for consumer_id in consumer_ids]
+            roots = {root for consumer in consumers for root in _roots(ours, consumer.allocations)}
         for root in sorted(roots):
             side = self._side(root)
             try:
@@ -144,7 +142,7 @@ class PlacementMirror:
         def now() -> list[Consumer]:
             with self._store.read() as uow:
                 ours = StorePlacement(uow)
-                return [ours.consumer(consumer_identifier) for consumer_identifier in consumer_ids]
+                return [ours.consumer(consumer_id) for consumer_id in consumer_ids]
 
         heal_all(placement, consumer_ids, now)
 
@@ -178,8 +176,7 @@ class PlacementMirror:
         tree = ProviderTree(self._placement, side.providers[0].root_id)
         there = {provider.id: provider for provider in tree.providers()}
         wanted = {
-            provider.id: _beside_theirs(provider, there.get(provider.id))
-            for provider in side.providers
+            provider.id: _merged(provider, there.get(provider.id)) for provider in side.providers
         }
         tree.flush(list((there | wanted).values()))
 
@@ -192,7 +189,7 @@ class PlacementMirror:
         ProviderTree(self._placement, root).delete(sorted(ours & users))
 
 
-def _beside_theirs(ours: Provider, theirs: Provider | None) -> Provider:
+def _merged(ours: Provider, theirs: Provider | None) -> Provider:
     if theirs is None:
         return ours
     return replace(
@@ -216,11 +213,11 @@ def _families(uow: UnitOfWork, consumers: Iterable[str]) -> list[tuple[str, ...]
     An instance and its moves are written together, or one would find no room for what the other
     has not given back yet.
     """
-    asked = sorted(consumers)
-    if not asked:
+    named = sorted(consumers)
+    if not named:
         return []
-    moved = {migration.instance_id for migration in uow.migrations.where(id=asked)}
-    owners = {instance.id for instance in uow.instances.where(id=asked)} | moved
+    moved = {migration.instance_id for migration in uow.migrations.where(id=named)}
+    owners = {instance.id for instance in uow.instances.where(id=named)} | moved
     family = {owner: [owner] for owner in sorted(owners)}
     for move in uow.migrations.where(instance_id=sorted(owners)):
         if move.unfinished or move.id in consumers:

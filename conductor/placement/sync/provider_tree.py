@@ -11,7 +11,7 @@ from conductor.placement.allocations import change
 from conductor.placement.ports import PlacementService, ProviderQuery
 from conductor.placement.providers import SHARING, parents_first
 from conductor.placement.request_groups import TraitRule
-from conductor.store.records import Provider
+from conductor.store import Provider
 from models.errors import Broken, ConductorError, Conflict, Rejected, Unreachable
 
 EXPIRES_AFTER_S: Final = 300.0
@@ -89,7 +89,7 @@ class ProviderTree:
         """
         known = self.providers()
         flushing = _Flushing()
-        kept, there = {item.id for item in wanted}, {known_name.id for known_name in known}
+        kept, there = {provider.id for provider in wanted}, {provider.id for provider in known}
         for provider in reversed(known):
             if provider.id not in kept:
                 flushing.attempt(provider.id, partial(self._delete, provider.id))
@@ -126,12 +126,12 @@ class ProviderTree:
             self._placement,
             consumers,
             lambda held: {
-                allocation.id: {
+                consumer.id: {
                     name: resources
-                    for name, resources in allocation.allocations.items()
+                    for name, resources in consumer.allocations.items()
                     if name not in providers
                 }
-                for allocation in held
+                for consumer in held
             },
         )
 

@@ -17,16 +17,16 @@ from conductor.placement.resources import MEMORY_MB, PCPU
 from conductor.scheduling.analysis.request_trace import TraceHost, TraceRequest
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import (
+from conductor.store import (
     CatalogueEntry,
     Heartbeat,
     Host,
     Instance,
     Inventory,
     OperationRecord,
+    UnitOfWork,
 )
+from conductor.store.memory.memory_store import MemoryStore
 from models.errors import Rejected
 from models.hardware import Flavor, HostCell, HostTopology, Image, span
 from models.lifecycle import InstanceState, OperationState, TaskState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from conductor.placement.local.host_claims import HostAllocation, charged
+from conductor.placement.local.host_claims import HostAllocation, with_allocations
 from conductor.scheduling.analysis.shape_count import ShapeCounter
 from conductor.scheduling.filters.capacity_filters import UNBOUNDED, instances_left, not_crowded
 from conductor.scheduling.fleet.fleet_snapshot import Fleet
@@ -12,7 +12,7 @@ from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.request.shape_placement import place
 from conductor.scheduling.request.shared_providers import allocation_candidate
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.records import Host
+from conductor.store import Host
 from models.hardware import Misfit
 
 
@@ -58,7 +58,7 @@ class HostCounter:
             if candidate is None or isinstance(answer, Misfit):
                 break
             allocation = HostAllocation("", "", answer, candidate.host_amounts)
-            host = charged(host, [allocation], host.updated_at)
+            host = with_allocations(host, [allocation], host.updated_at)
             near = near.allocate(candidate.provider_amounts)
             count += 1
         if shared and count:

@@ -9,7 +9,7 @@ from conductor.scheduling.filters.capacity_filters import UNBOUNDED
 from conductor.scheduling.fleet.host_columns import left_column
 from conductor.scheduling.request.instance_shape import Shape
 from conductor.scheduling.request.shape_placement import limits_of, place
-from conductor.store.records import Host
+from conductor.store import Host
 from models.hardware import HostTopology, Limits, Misfit, accounting
 
 

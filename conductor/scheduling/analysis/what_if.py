@@ -12,7 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from conductor.placement.local.host_claims import HostAllocation, charged, relieved
+from conductor.placement.local.host_claims import (
+    HostAllocation,
+    with_allocations,
+    without_allocation,
+)
 from conductor.scheduling.filters.capacity_filters import has_amounts
 from conductor.scheduling.filters.numa_filter import has_numa_cells
 from conductor.scheduling.fleet.fit_cache import Fits
@@ -141,7 +145,7 @@ class WhatIf:
         if host is None:
             return None
         for guest in leaving:
-            host = relieved(host, guest.allocation, self._now)
+            host = without_allocation(host, guest.allocation, self._now)
             providers = providers.release(guest.provider_amounts)
         candidate = allocation_candidate(host, spec.shape.request, providers, spec.allocated)
         answer = place(spec.shape, host, pack=self._settings.pack)
@@ -150,7 +154,7 @@ class WhatIf:
         amounts = candidate.host_amounts
         allocation = HostAllocation(spec.instance_id, spec.project_id, answer, amounts)
         with self._fleet.rehearsal():
-            self._fleet.put(charged(host, [allocation], self._now))
+            self._fleet.put(with_allocations(host, [allocation], self._now))
             self._fleet.providers = providers.allocate(candidate.provider_amounts)
             moves = tuple(self._elsewhere(leaving, name))
         return Displacement(name, moves) if len(moves) == len(leaving) else None

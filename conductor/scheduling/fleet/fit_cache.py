@@ -17,7 +17,7 @@ from conductor.scheduling.fleet.filter_verdicts import EXAMPLES, Removal
 from conductor.scheduling.fleet.fleet_snapshot import Fleet, Mask
 from conductor.scheduling.request.instance_shape import Shape
 from conductor.scheduling.request.shape_placement import place
-from conductor.store.records import Host, Inventory
+from conductor.store import Host, Inventory
 from models.hardware import CellMisfit, GuestCell, GuestTopology, HostTopology, Misfit, Placement
 from models.hardware.fitting.misfits import page_text
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from conductor.scheduling.fleet.history import SchedulingHistory
 from conductor.scheduling.request.group_rules import HOST
 from conductor.scheduling.request.shared_providers import NO_SHARED_PROVIDERS
-from conductor.store.records import Host
+from conductor.store import Host
 from models.hardware import HostCell
 
 Numbers: TypeAlias = NDArray[np.int64]

@@ -10,7 +10,7 @@ from conductor.placement.host_requirements import CAPABILITIES, has_trait, is_of
 from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.fleet.fleet_snapshot import CellColumn, HostColumn
 from conductor.scheduling.request.instance_shape import Shape
-from conductor.store.records import Host
+from conductor.store import Host
 from models.hardware import (
     ANY_PAGES,
     DEDICATED,

@@ -9,7 +9,7 @@ from typing import Final
 from conductor.scheduling.request.group_rules import GroupRule
 from conductor.scheduling.request.instance_shape import Shape, shape_of
 from conductor.scheduling.request.shared_providers import ProviderAmounts
-from conductor.store.records import Instance
+from conductor.store import Instance
 from models.hardware import FrozenMap
 from models.lifecycle import InstanceState
 from models.messages.hints import Hints, hints_of

@@ -17,8 +17,7 @@ from conductor.scheduling.request.request_spec import (
     scheduler_hints_of,
 )
 from conductor.scheduling.request.shared_providers import ProviderAmounts
-from conductor.store.ports import UnitOfWork
-from conductor.store.records import Decision, Instance, Migration, OperationRecord
+from conductor.store import Decision, Instance, Migration, OperationRecord, UnitOfWork
 from models.errors import Broken, Rejected
 from models.lifecycle import UNFINISHED, InstanceState, MigrationKind
 from models.messages.internal import SCHEDULER, HostRequest, SelectHosts

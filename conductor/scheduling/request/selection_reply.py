@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from conductor.store.records import Decision
+from conductor.store import Decision
 from models.messages.internal import (
     REPLY,
     REPORTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conductor.placement.resources import MEMORY_MB, VCPU
 from conductor.scheduling.request.instance_shape import Shape
-from conductor.store.records import Host
+from conductor.store import Host
 from models.hardware import Limits, Misfit, Placement
 from models.hardware.fitting.device_assignment import place_devices_only
 from models.hardware.fitting.fit_guest import fit

@@ -14,8 +14,8 @@ from typing import Final
 from conductor.placement.candidates.candidate_search import Tree, candidates, is_sharing, serves
 from conductor.placement.providers import Resources, root_of
 from conductor.placement.request_groups import Candidate, CandidateRequest
-from conductor.placement.resources import room
-from conductor.store.records import Host, Provider
+from conductor.placement.resources import shortage_of
+from conductor.store import Host, Provider
 from models.hardware import FrozenMap
 
 NO_PROVIDERS: Final = "no_providers"
@@ -225,7 +225,7 @@ def allocation_candidate(
     counts as free: the new allocation replaces it.
     """
     unsuffixed = request.groups[0].resources
-    if len(request.groups) == 1 and room(host, unsuffixed) is None:
+    if len(request.groups) == 1 and shortage_of(host, unsuffixed) is None:
         return AllocationCandidate(unsuffixed)
     tree = providers.release(allocated).tree_of(host)
     found = next(candidates(tree, request), None)

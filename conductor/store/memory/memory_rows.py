@@ -24,7 +24,7 @@ from conductor.store.ports import (
     Versioned,
 )
 from conductor.store.records import (
-    ASKS,
+    DISPATCHES,
     DeadLetter,
     Decision,
     Event,
@@ -56,8 +56,8 @@ class MemoryRows(Rows[T]):
 
     @override
     def get(self, *key: str) -> T | None:
-        asked = self._shape.asked_key(key)
-        return self._view.see(self._table, lambda hidden: self._table.get(asked, hidden))
+        key_values = self._shape.key_values(key)
+        return self._view.see(self._table, lambda hidden: self._table.get(key_values, hidden))
 
     @override
     def lock(self, *key: str) -> T | None:
@@ -91,7 +91,7 @@ class MemoryRows(Rows[T]):
 
     @override
     def drop(self, *key: str) -> bool:
-        return self._drop(self._shape.asked_key(key))
+        return self._drop(self._shape.key_values(key))
 
     @override
     def where(self, *, limit: int | None = None, **equals: Any) -> list[T]:
@@ -107,7 +107,7 @@ class MemoryRows(Rows[T]):
         return len(set(names)) < len(names) or self.count(**{self._shape.unique: names}) > 0
 
     def _matching(self, equals: Mapping[str, Any]) -> list[T]:
-        self._shape.check_asked(equals)
+        self._shape.check_fields(equals)
         return self._view.see(self._table, lambda hidden: self._table.matching(equals, hidden))
 
     def _before(self, moment: str, at: float, limit: int) -> list[T]:
@@ -175,19 +175,19 @@ class MemoryOperations(MemoryRows[OperationRecord], Operations):
         return [operation.id for operation in self._before("wakes", just_after, limit)]
 
     @override
-    def awaited(self) -> Mapping[str, int]:
+    def count_waiting_on(self) -> Mapping[str, int]:
         return self._view.see(self._table, lambda hidden: self._table.counts("waiting_on", hidden))
 
     @override
     def unanswered(self, before: float, limit: int) -> list[OperationRecord]:
-        asked = [
+        overdue = [
             (operation.asked_at, operation.id, operation)
             for operation in self._matching({"ended_at": None})
             if operation.asked_at is not None
             and operation.asked_at <= before
-            and (operation.waiting_on or "").startswith(ASKS)
+            and (operation.waiting_on or "").startswith(DISPATCHES)
         ]
-        return [request for _, _, request in sorted(asked, key=lambda found: found[:2])[:limit]]
+        return [found for _, _, found in sorted(overdue, key=lambda entry: entry[:2])[:limit]]
 
     @override
     def census(self) -> list[Tally]:
@@ -220,7 +220,7 @@ class MemoryInstances(MemoryRows[Instance], Instances):
     @override
     def lock_many(self, ids: Iterable[str]) -> dict[str, Instance]:
         self._view.check_writes()
-        found = ((identifier, self.get(identifier)) for identifier in sorted(set(ids)))
+        found = ((key, self.get(key)) for key in sorted(set(ids)))
         return {name: instance for name, instance in found if instance is not None}
 
     @override
@@ -296,15 +296,15 @@ class MemoryHeartbeats(MemoryRows[Heartbeat], Heartbeats):
 
 
 class MemoryRemovals(MemoryRows[Removal], Removals):
-    """Removals, sorted by when they were asked for."""
+    """Removals, sorted by when they were requested."""
 
     @override
     def drop_before(self, at: float, limit: int) -> int:
-        return self._drop_all(self._before("asked", at, limit))
+        return self._drop_all(self._before("requested", at, limit))
 
 
 class MemoryOutbox(MemoryRows[OutboxRow], Outbox):
-    """Letters, sorted by when they were written."""
+    """Outgoing messages, sorted by when they were written."""
 
     @override
     def older_than(self, at: float, limit: int) -> list[OutboxRow]:
@@ -312,8 +312,8 @@ class MemoryOutbox(MemoryRows[OutboxRow], Outbox):
 
     @override
     def drop_many(self, ids: Sequence[str]) -> None:
-        for identifier in ids:
-            self.drop(identifier)
+        for key in ids:
+            self.drop(key)
 
     @override
     def oldest_at(self) -> float | None:

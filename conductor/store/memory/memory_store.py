@@ -34,7 +34,7 @@ WAIT_S: Final = 10.0
 
 
 class _Tables:
-    """All tables, with an index for each question that is asked often."""
+    """All tables, with an index for each frequent query."""
 
     def __init__(self) -> None:
         self.operations = Table(
@@ -60,7 +60,7 @@ class _Tables:
         )
         self.registrations = Table(table_metadata.REGISTRATIONS, hashed=("worker_id", "machine_id"))
         self.removals = Table(
-            table_metadata.REMOVALS, moments={"asked": lambda removal: removal.at}
+            table_metadata.REMOVALS, moments={"requested": lambda removal: removal.at}
         )
         self.events = Table(table_metadata.EVENTS, hashed=("operation_id",))
         self.decisions = Table(table_metadata.DECISIONS, hashed=("operation_id", "instance_id"))

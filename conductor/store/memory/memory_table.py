@@ -64,14 +64,14 @@ class Table(Generic[T]):
         rows = self.rows
         found = [rows[key] for key in self._candidates(equals) if key not in overlay]
         found += [value for value in overlay.values() if value is not None]
-        for name, asked in equals.items():
-            if isinstance(asked, StartsWith):
-                found = [v for v in found if str(getattr(v, name)).startswith(asked.text)]
-            elif isinstance(asked, MANY):
-                wanted = set(asked)
+        for name, criterion in equals.items():
+            if isinstance(criterion, StartsWith):
+                found = [v for v in found if str(getattr(v, name)).startswith(criterion.text)]
+            elif isinstance(criterion, MANY):
+                wanted = set(criterion)
                 found = [value for value in found if getattr(value, name) in wanted]
             else:
-                found = [value for value in found if getattr(value, name) == asked]
+                found = [value for value in found if getattr(value, name) == criterion]
         return found
 
     def counts(self, name: str, overlay: Overlay[T]) -> dict[Any, int]:
@@ -113,17 +113,17 @@ class Table(Generic[T]):
             if when is not None:
                 yield when, key
 
-    def _candidates(self, asked_for: Mapping[str, Any]) -> Iterable[Key]:
-        equals = {k: v for k, v in asked_for.items() if not isinstance(v, StartsWith)}
+    def _candidates(self, criteria: Mapping[str, Any]) -> Iterable[Key]:
+        equals = {k: v for k, v in criteria.items() if not isinstance(v, StartsWith)}
         if len(self.shape.key) == 1 and self.shape.key[0] in equals:
-            asked = equals[self.shape.key[0]]
-            wanted = set(asked) if isinstance(asked, MANY) else (asked,)
+            criterion = equals[self.shape.key[0]]
+            wanted = set(criterion) if isinstance(criterion, MANY) else (criterion,)
             return [(item,) for item in wanted if (item,) in self.rows]
         best: Iterable[Key] = self.rows
         size = len(self.rows)
         for name in equals.keys() & self._hashed.keys():
-            asked, buckets = equals[name], self._hashed[name]
-            wanted = set(asked) if isinstance(asked, MANY) else (asked,)
+            criterion, buckets = equals[name], self._hashed[name]
+            wanted = set(criterion) if isinstance(criterion, MANY) else (criterion,)
             found = [buckets[item] for item in wanted if item in buckets]
             if (total := sum(map(len, found))) < size:
                 best, size = chain.from_iterable(found), total

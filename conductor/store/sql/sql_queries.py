@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from conductor.store.records import ASKS
+from conductor.store.records import DISPATCHES
 from models.lifecycle import ENDED, OperationState
 from models.tables.schema import (
     DEAD_LETTERS,
@@ -44,13 +44,13 @@ UNANSWERED: Final = (
         sa.text(RUNNING),
         OPERATIONS.c.waiting_on.is_not(None),
         OPERATIONS.c.asked_at <= sa.bindparam("before"),
-        sa.or_(*(OPERATIONS.c.waiting_on.startswith(ask, autoescape=True) for ask in ASKS)),
+        sa.or_(*(OPERATIONS.c.waiting_on.startswith(kind, autoescape=True) for kind in DISPATCHES)),
     )
     .order_by(OPERATIONS.c.asked_at, OPERATIONS.c.id)
     .limit(_LIMIT)
 )
 
-AWAITED: Final = (
+WAITING_ON_COUNTS: Final = (
     sa.select(OPERATIONS.c.waiting_on, sa.func.count())
     .where(OPERATIONS.c.waiting_on.is_not(None))
     .group_by(OPERATIONS.c.waiting_on)

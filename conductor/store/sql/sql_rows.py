@@ -31,7 +31,7 @@ from conductor.store.records import (
     Removal,
     Tally,
 )
-from conductor.store.sql import sql_queries as questions
+from conductor.store.sql import sql_queries
 from conductor.store.sql.sql_session import Session
 from conductor.store.sql.sql_statements import Params
 from conductor.store.sql.sql_table import SqlTable
@@ -55,12 +55,12 @@ class SqlRows(Rows[T]):
 
     @override
     def get(self, *key: str) -> T | None:
-        return self._one(self._shape.asked_key(key), lock=False)
+        return self._one(self._shape.key_values(key), lock=False)
 
     @override
     def lock(self, *key: str) -> T | None:
         self._session.check_writes()
-        return self._one(self._shape.asked_key(key), lock=True)
+        return self._one(self._shape.key_values(key), lock=True)
 
     @override
     def add(self, value: T) -> None:
@@ -98,9 +98,9 @@ class SqlRows(Rows[T]):
     @override
     def drop(self, *key: str) -> bool:
         self._session.check_writes()
-        asked = self._shape.asked_key(key)
-        self._session.let_go((self._shape.name, asked))
-        params = self._table.key_params(asked)
+        key_values = self._shape.key_values(key)
+        self._session.let_go((self._shape.name, key_values))
+        params = self._table.key_params(key_values)
         return self._session.run(self._table.delete(), params).rowcount > 0
 
     @override
@@ -196,15 +196,15 @@ class SqlVersioned(SqlRows[T], Versioned[T]):
 
     @override
     def versions(self) -> Mapping[str, int]:
-        return dict(self._session.run(questions.versions(*self._followed), {}).fetchall())
+        return dict(self._session.run(sql_queries.versions(*self._followed), {}).fetchall())
 
     @override
     def changes(self, mark: int, *, counted: bool = False) -> Changes:
         if self._session.statements.dialect == "sqlite":
             versions = self.versions()
             return Changes(None, versions, len(versions))
-        asked = questions.changes(*self._followed, since=bool(mark), counted=counted)
-        rows = self._session.run(asked, {"mark": mark} if mark else {}).fetchall()
+        statement = sql_queries.changes(*self._followed, since=bool(mark), counted=counted)
+        rows = self._session.run(statement, {"mark": mark} if mark else {}).fetchall()
         new_mark, _, _, *total = rows[0]
         versions = {key: version for _, key, version, *_ in rows if key}
         return Changes(new_mark, versions, *total)
@@ -250,7 +250,7 @@ class SqlDecisions(SqlRows[Decision]):
 
 
 class SqlOperations(SqlRows[OperationRecord], Operations):
-    """Operations, and the questions of the reaper."""
+    """Operations, and the queries of the reaper."""
 
     def __init__(
         self,
@@ -265,33 +265,33 @@ class SqlOperations(SqlRows[OperationRecord], Operations):
 
     @override
     def overdue(self, now: float, limit: int) -> list[str]:
-        rows = self._session.run(questions.OVERDUE, {"now": now, "row_limit": limit}).fetchall()
+        rows = self._session.run(sql_queries.OVERDUE, {"now": now, "row_limit": limit}).fetchall()
         return [row[0] for row in rows]
 
     @override
-    def awaited(self) -> Mapping[str, int]:
-        return dict(self._session.run(questions.AWAITED, {}).fetchall())
+    def count_waiting_on(self) -> Mapping[str, int]:
+        return dict(self._session.run(sql_queries.WAITING_ON_COUNTS, {}).fetchall())
 
     @override
     def unanswered(self, before: float, limit: int) -> list[OperationRecord]:
         params = {"before": before, "row_limit": limit}
-        ids = [row[0] for row in self._session.run(questions.UNANSWERED, params).fetchall()]
+        ids = [row[0] for row in self._session.run(sql_queries.UNANSWERED, params).fetchall()]
         found = {operation.id: operation for operation in self.where(id=ids)} if ids else {}
         return [found[id_] for id_ in ids if id_ in found]
 
     @override
     def census(self) -> list[Tally]:
-        rows = self._session.run(questions.CENSUS, {}).fetchall()
+        rows = self._session.run(sql_queries.CENSUS, {}).fetchall()
         return [Tally(kind, OperationState(state), *rest) for kind, state, *rest in rows]
 
     @override
     def ended_since(self, at: float, limit: int) -> list[str]:
-        rows = self._session.run(questions.ENDED_SINCE, {"at": at, "row_limit": limit}).fetchall()
+        rows = self._session.run(sql_queries.ENDED_SINCE, {"at": at, "row_limit": limit}).fetchall()
         return [row[0] for row in rows]
 
     @override
     def drop_ended_before(self, at: float, limit: int) -> int:
-        ids = self._drop_all(questions.ENDED_BEFORE, at, limit)
+        ids = self._drop_all(sql_queries.ENDED_BEFORE, at, limit)
         self._events.drop_of(ids)
         self._decisions.drop_of(ids)
         return len(ids)
@@ -303,23 +303,23 @@ class SqlInstances(SqlRows[Instance], Instances):
     @override
     def lock_many(self, ids: Iterable[str]) -> dict[str, Instance]:
         self._session.check_writes()
-        asked = sorted(set(ids))
-        if not asked:
+        sorted_ids = sorted(set(ids))
+        if not sorted_ids:
             return {}
-        params = {"w_keys": self._session.statements.listed(asked)}
+        params = {"w_keys": self._session.statements.listed(sorted_ids)}
         found = self._found(self._table.select_many(), params, hold=True)
         return {instance.id: instance for instance in found}
 
     @override
     def usage(self, project_id: str, user_id: str | None = None) -> Mapping[str, int]:
-        (row,) = self._owned(questions.USAGE, questions.USAGE_OF_USER, project_id, user_id)
+        (row,) = self._owned(sql_queries.USAGE, sql_queries.USAGE_OF_USER, project_id, user_id)
         return dict(zip(("instances", "cores", "memory_mb", "disk_gb"), map(int, row), strict=True))
 
     @override
     def kinds(
         self, project_id: str, user_id: str | None = None
     ) -> list[tuple[Flavor, Image | None, int]]:
-        rows = self._owned(questions.KINDS, questions.KINDS_OF_USER, project_id, user_id)
+        rows = self._owned(sql_queries.KINDS, sql_queries.KINDS_OF_USER, project_id, user_id)
         return [
             (FLAVOR.decode(flavor), None if image is None else IMAGE.decode(image), int(count))
             for flavor, image, count in rows
@@ -336,11 +336,11 @@ class SqlInstances(SqlRows[Instance], Instances):
 
     @override
     def hosts_of_group(self, group: str) -> Mapping[str, int]:
-        return dict(self._session.run(questions.HOSTS_OF_GROUP, {"group": group}).fetchall())
+        return dict(self._session.run(sql_queries.HOSTS_OF_GROUP, {"group": group}).fetchall())
 
     @override
     def drop_deleted_before(self, at: float, limit: int) -> int:
-        return len(self._drop_all(questions.DELETED_BEFORE, at, limit))
+        return len(self._drop_all(sql_queries.DELETED_BEFORE, at, limit))
 
 
 class SqlHeartbeats(SqlRows[Heartbeat], Heartbeats):
@@ -348,7 +348,7 @@ class SqlHeartbeats(SqlRows[Heartbeat], Heartbeats):
 
     @override
     def silent(self, kind: str, since: float) -> list[str]:
-        rows = self._session.run(questions.SILENT, {"kind": kind, "since": since}).fetchall()
+        rows = self._session.run(sql_queries.SILENT, {"kind": kind, "since": since}).fetchall()
         return [row[0] for row in rows]
 
 
@@ -357,15 +357,15 @@ class SqlRemovals(SqlRows[Removal], Removals):
 
     @override
     def drop_before(self, at: float, limit: int) -> int:
-        return len(self._drop_all(questions.REMOVED_BEFORE, at, limit))
+        return len(self._drop_all(sql_queries.REMOVED_BEFORE, at, limit))
 
 
 class SqlOutbox(SqlRows[OutboxRow], Outbox):
-    """Letters on their way."""
+    """The transactional outbox."""
 
     @override
     def older_than(self, at: float, limit: int) -> list[OutboxRow]:
-        statement = self._table.select_if("older", questions.OUTBOX_OLDER)
+        statement = self._table.select_if("older", sql_queries.OUTBOX_OLDER)
         return self._found(statement, {"at": at, "row_limit": limit}, hold=False)
 
     @override
@@ -374,7 +374,7 @@ class SqlOutbox(SqlRows[OutboxRow], Outbox):
 
     @override
     def oldest_at(self) -> float | None:
-        ((at,),) = self._session.run(questions.OUTBOX_OLDEST, {}).fetchall()
+        ((at,),) = self._session.run(sql_queries.OUTBOX_OLDEST, {}).fetchall()
         return None if at is None else float(at)
 
 
@@ -383,4 +383,4 @@ class SqlDeadLetters(SqlRows[DeadLetter], DeadLetters):
 
     @override
     def drop_before(self, at: float, limit: int) -> int:
-        return len(self._drop_all(questions.DEAD_BEFORE, at, limit))
+        return len(self._drop_all(sql_queries.DEAD_BEFORE, at, limit))

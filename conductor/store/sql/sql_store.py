@@ -161,7 +161,7 @@ class SqlStore(Store):
     @override
     @contextmanager
     def begin(self) -> Iterator[UnitOfWork]:
-        with self._turns.take(), self._told_by_it(), self._to_write() as connection:
+        with self._turns.take(), self._raised_by_it(), self._to_write() as connection:
             with self._transaction(connection, writes=True) as session:
                 yield _UnitOfWork(session, self._tables, connection.info["now"])
             self._tables.hardware.stored |= session.written_hardware
@@ -170,7 +170,7 @@ class SqlStore(Store):
     @contextmanager
     def read(self) -> Iterator[UnitOfWork]:
         with (
-            self._told_by_it(),
+            self._raised_by_it(),
             closing(self._begun(self._readers, engines.BEGIN_TO_READ)) as connection,
             self._transaction(connection, writes=False) as session,
         ):
@@ -187,7 +187,7 @@ class SqlStore(Store):
         self._readers.dispose()
 
     @contextmanager
-    def _told_by_it(self) -> Iterator[None]:
+    def _raised_by_it(self) -> Iterator[None]:
         """Translate what the database says; once it is away every open connection is replaced."""
         try:
             with translated():

@@ -106,22 +106,22 @@ class SqlTable(Generic[T]):
 
     def conditions(self, equals: Mapping[str, Any]) -> tuple[Tests, Params]:
         """Return what `where` asks for: field names with their kind of test, and parameters."""
-        self.shape.check_asked(equals)
+        self.shape.check_fields(equals)
         tests: list[tuple[str, str]] = []
         params: Params = {}
-        for name, asked in sorted(equals.items()):
+        for name, criterion in sorted(equals.items()):
             encode: Callable[[Any], Any] = self._encoders.get(name, _same)
-            if asked is None:
+            if criterion is None:
                 tests.append((name, "absent"))
-            elif isinstance(asked, StartsWith):
-                params[f"w_{name}"] = re.sub(r"([\\%_])", r"\\\1", asked.text) + "%"
+            elif isinstance(criterion, StartsWith):
+                params[f"w_{name}"] = re.sub(r"([\\%_])", r"\\\1", criterion.text) + "%"
                 tests.append((name, "begins"))
-            elif isinstance(asked, MANY):
-                values = [encode(request) for request in asked if request is not None]
+            elif isinstance(criterion, MANY):
+                values = [encode(value) for value in criterion if value is not None]
                 params[f"w_{name}"] = self._sql.listed(values)
-                tests.append((name, "among or absent" if None in asked else "among"))
+                tests.append((name, "among or absent" if None in criterion else "among"))
             else:
-                params[f"w_{name}"] = encode(asked)
+                params[f"w_{name}"] = encode(criterion)
                 tests.append((name, "equal"))
         return tuple(tests), params
 

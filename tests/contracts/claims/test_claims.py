@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.local.host_claims import release_claim
+from conductor.placement.local.instance_allocations import release_instance
 from conductor.scheduling.scheduling_service import Scheduler
-from conductor.store.ports import Store
+from conductor.store import Store
 from models.hardware import PagePool
 from models.messages.internal import OutgoingMessage, SelectHosts
 from tests.contracts.store.conftest import Opener
@@ -42,7 +42,7 @@ def test_a_claim_and_its_release_leave_the_host_as_it_was(store: Store) -> None:
     for instance in instances:
         with store.begin() as uow:
             (held,) = uow.instances.lock_many([instance.id]).values()
-            uow.instances.save(release_claim(uow, held))
+            uow.instances.save(release_instance(uow, held))
         assert_invariants(store)
     after = world.host("a")
     assert (after.topology, dict(after.used), after.instances) == (before.topology, {}, 0)
@@ -119,7 +119,7 @@ def test_two_releases_at_once_give_back_once(opener: Opener) -> None:
         for instance in instances:
             held = world.instance(instance.id)
             with store.begin() as uow:
-                release_claim(uow, held)
+                release_instance(uow, held)
 
     with ThreadPoolExecutor(2) as pool:
         for job in [pool.submit(release_all, store) for store in stores]:

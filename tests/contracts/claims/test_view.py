@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conductor.placement.local.host_claims import release_claim
+from conductor.placement.local.instance_allocations import release_instance
 from conductor.scheduling.fleet_cache import FleetCache
 from conductor.scheduling.settings import SchedulingSettings
-from conductor.store.ports import Store
-from conductor.store.records import Heartbeat
+from conductor.store import Heartbeat, Store
 from tests.contracts.store.conftest import Clock, Opener
 from tests.scheduling.world import World, chosen, flavor, host, pinned, refusal
 
@@ -82,7 +81,7 @@ def test_an_old_view_gives_no_no_for_what_was_given_back(opener: Opener) -> None
     chosen(world.schedule(first))
     with opener().begin() as uow:
         (held,) = uow.instances.lock_many([first.id]).values()
-        uow.instances.save(release_claim(uow, held))
+        uow.instances.save(release_instance(uow, held))
     assert chosen(world.build(pinned(vcpus=4))) == ["a"]
 
 

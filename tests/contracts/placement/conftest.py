@@ -11,8 +11,8 @@ from conductor.placement.http.http_placement import HttpPlacement
 from conductor.placement.local.provider_index import ProviderIndex
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.ports import PlacementService
+from conductor.store import Store
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store
 from conductor.store.sql.sql_store import SqlStore
 from tests.contracts.store.conftest import (
     empty_sqlite,

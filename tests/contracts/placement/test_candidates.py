@@ -2,11 +2,11 @@
 
 import pytest
 
-from conductor.placement.allocations import claim
+from conductor.placement.allocations import allocate
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import SHARING
 from conductor.placement.request_groups import CandidateRequest, RequestGroup, TraitRule
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.errors import Rejected
 from tests.contracts.placement.world import (
     AVX2,
@@ -85,7 +85,7 @@ def test_a_candidate_can_be_claimed_as_it_is(placement: PlacementService) -> Non
     candidate = next(
         item for item in placement.candidates(request, 10).found if cell.id in item.allocations
     )
-    claim(placement, holder({}), candidate)
+    allocate(placement, holder({}), candidate)
     assert (used(placement, root), used(placement, cell)) == ({"MEMORY_MB": 64}, {"VCPU": 4})
 
 

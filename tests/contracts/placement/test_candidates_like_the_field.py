@@ -18,7 +18,7 @@ import pytest
 from conductor.placement.http.http_placement import HttpPlacement
 from conductor.placement.providers import Consumer
 from conductor.placement.request_groups import UNNUMBERED, CandidateRequest
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.hardware import FrozenMap
 from tests.placement.found import Way, grown, ways_of
 from tests.placement.worlds import SHARES, provider_id, random_request, random_world

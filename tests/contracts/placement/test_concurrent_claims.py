@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from conductor.placement.local.host_claims import HostAllocation, claim_on, release_host
+from conductor.placement.local.host_claims import HostAllocation, allocate
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import Consumer, Reshaping, over_committed, provider_id_of
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Allocation, Inventory
+from conductor.store import Allocation, Inventory, Store, UnitOfWork
 from conductor.store.sql.sql_store import SqlStore
 from models.errors import ConductorError, Conflict, NoValidHost, Rejected
 from tests.benchmarks.claiming import FULL, offer, overcommitted, race
@@ -178,7 +177,7 @@ def test_claims_of_instances_and_of_the_port_share_one_account(stores: Sequence[
         def work(uow: UnitOfWork) -> None:
             known = uow.hosts.lock("h1")
             assert known is not None
-            assert claim_on(uow, known, [HostAllocation(name, "p", None, {"DISK_GB": 1})])
+            assert allocate(uow, known, [HostAllocation(name, "p", None, {"DISK_GB": 1})])
 
         return work
 
@@ -194,7 +193,7 @@ def test_claims_of_instances_and_of_the_port_share_one_account(stores: Sequence[
     def release(name: str) -> Work:
         def work(uow: UnitOfWork) -> None:
             for held in uow.allocations.where(consumer_id=name):
-                release_host(uow, held, None)
+                release(uow, held, None)
 
         return work
 

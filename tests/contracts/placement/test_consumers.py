@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.placement.allocations import claim, heal, release
+from conductor.placement.allocations import allocate, heal, release
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import Consumer
 from conductor.placement.request_groups import Candidate
-from conductor.store.records import Inventory
+from conductor.store import Inventory
 from models.errors import Conflict, NoValidHost, Rejected
 from tests.contracts.placement.world import (
     PROJECT,
@@ -214,8 +214,8 @@ def test_a_claim_may_happen_twice(placement: PlacementService) -> None:
     made = make(placement, "host-1", ROOM)
     (candidate,) = placement.candidates(asking({"VCPU": 2}), 10).found
     consumer = holder({})
-    claim(placement, consumer, candidate)
-    claim(placement, consumer, candidate)
+    allocate(placement, consumer, candidate)
+    allocate(placement, consumer, candidate)
     assert used(placement, made) == {"VCPU": 2}
     release(placement, consumer.id)
     release(placement, consumer.id)
@@ -228,7 +228,7 @@ def test_a_claim_never_drops_what_its_consumer_holds_elsewhere(
     one, other = make(placement, "host-1", ROOM), make(placement, "host-2", ROOM)
     consumer = held(placement, one, {"VCPU": 2})
     with pytest.raises(Rejected) as refused:
-        claim(placement, holder({}, consumer.id), _all_on(other.id, {"VCPU": 2}))
+        allocate(placement, holder({}, consumer.id), _all_on(other.id, {"VCPU": 2}))
     assert refused.value.code == "already_claimed"
     assert placement.consumer(consumer.id) == consumer
 
@@ -254,7 +254,7 @@ def test_claims_at_once_take_all_the_room_and_no_more_and_none_is_told_of_a_conf
 
     def one_more(_: int) -> str:
         try:
-            claim(placement, holder({}), _all_on(made.id, {"VCPU": 1}))
+            allocate(placement, holder({}), _all_on(made.id, {"VCPU": 1}))
         except NoValidHost as error:
             return error.code
         return "claimed"

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from tenacity import wait_random_exponential
 
-from conductor.placement.allocations import claim
+from conductor.placement.allocations import allocate
 from conductor.placement.http.http_client import PlacementClient
 from conductor.placement.http.http_placement import HttpPlacement
 from conductor.placement.request_groups import Candidate
-from conductor.store.records import Inventory
+from conductor.store import Inventory
 from models.errors import Conflict, NoValidHost
 from tests.contracts.placement.world import ROOM, held, holder, make, new_id, used
 from tests.environment import placement as environment
@@ -42,7 +42,7 @@ def test_of_fifty_claims_at_once_as_many_succeed_as_there_is_room_for(
 
     def one_more(_: int) -> str:
         try:
-            claim(busy_placement, holder({}), candidate)
+            allocate(busy_placement, holder({}), candidate)
         except NoValidHost as error:
             return error.code
         return "claimed"

@@ -7,7 +7,7 @@ import structlog
 
 from conductor.placement.http.http_client import PlacementClient
 from conductor.placement.http.http_placement import HttpPlacement
-from conductor.store.records import Inventory
+from conductor.store import Inventory
 from models.errors import NoValidHost, Rejected
 from tests.contracts.placement.world import held, holder, make, new_id, used
 from tests.environment.placement import PlacementServer
@@ -28,7 +28,7 @@ def test_room_that_the_server_does_not_see_for_its_binary_ratios_is_no_room(
 def test_a_server_refuses_who_may_not_ask(placement_server: PlacementServer, user: str) -> None:
     url = placement_server.url.replace("://", f"://{user}")
     with closing(PlacementClient(url)) as client, pytest.raises(Rejected) as refused:
-        HttpPlacement(client).register_host()
+        HttpPlacement(client).check_credentials()
     assert refused.value.code == "placement_credentials"
 
 
@@ -36,7 +36,7 @@ def test_a_server_that_is_greeted_speaks_the_newest_version_that_we_know(
     placement_server: PlacementServer,
 ) -> None:
     with closing(PlacementClient(placement_server.url.replace("://", "://admin@"))) as client:
-        HttpPlacement(client).register_host()
+        HttpPlacement(client).check_credentials()
         assert client.version() == (1, 39)
 
 

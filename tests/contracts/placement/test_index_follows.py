@@ -6,7 +6,7 @@ import pytest
 
 from conductor.placement.local.provider_index import ProviderIndex
 from conductor.placement.request_groups import CandidateRequest, RequestGroup
-from conductor.store.ports import Store
+from conductor.store import Store
 from models.hardware import FrozenMap
 from tests.contracts.placement.conftest import STORES
 from tests.placement.found import kept, refreshed

@@ -4,7 +4,7 @@ import pytest
 
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import over_committed
-from conductor.store.records import Inventory
+from conductor.store import Inventory
 from models.errors import Conflict, NoValidHost, Rejected
 from tests.contracts.placement.world import (
     ROOM,

@@ -6,7 +6,7 @@ import pytest
 
 from conductor.placement.ports import PlacementService, ProviderQuery
 from conductor.placement.request_groups import TraitRule
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.errors import Conflict, Rejected
 from tests.contracts.placement.world import (
     AVX2,

@@ -6,7 +6,7 @@ import pytest
 
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import Consumer, Reshaping, Resources
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.errors import Conflict, NoValidHost, Rejected
 from tests.contracts.placement.world import ROOM, again, held, holder, make, new_id, used
 

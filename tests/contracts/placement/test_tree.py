@@ -8,7 +8,7 @@ import pytest
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import SHARING
 from conductor.placement.sync.provider_tree import ProviderTree
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.errors import Conflict, Rejected
 from tests.contracts.placement.world import (
     AVX2,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import SHARING, Consumer, Resources
 from conductor.placement.request_groups import Candidate, CandidateRequest, RequestGroup, TraitRule
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 
 AVX2 = "HW_CPU_X86_AVX2"
 SSD = "STORAGE_DISK_SSD"

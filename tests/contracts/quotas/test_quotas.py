@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from conductor.operations.build_instances import build_instances
 from conductor.operations.engine.definition import NewOperation
-from conductor.store.ports import Store
-from conductor.store.records import CatalogueEntry
+from conductor.store import CatalogueEntry, Store
 from models.errors import Conflict, Rejected
 from models.messages.requests import BuildInstances, parse_request
 from tests.contracts.store.conftest import Opener

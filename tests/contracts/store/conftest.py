@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
+from conductor.store import Store
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store
 from conductor.store.sql.sql_store import SqlStore
 from models.tables.schema import CELLS, METADATA
 from models.tables.schema_upgrade import upgrade

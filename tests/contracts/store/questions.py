@@ -7,7 +7,7 @@ import psycopg
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from conductor.store.ports import Store, UnitOfWork
+from conductor.store import Store, UnitOfWork
 from tests.contracts.store import records
 
 Question = Callable[[UnitOfWork], object]
@@ -15,7 +15,7 @@ Question = Callable[[UnitOfWork], object]
 QUESTIONS: Mapping[str, Question] = {
     "operations.overdue": lambda uow: uow.operations.overdue(1.0, 5),
     "operations.unanswered": lambda uow: uow.operations.unanswered(1.0, 5),
-    "operations.awaited": lambda uow: uow.operations.awaited(),
+    "operations.count_waiting_on": lambda uow: uow.operations.count_waiting_on(),
     "operations.census": lambda uow: uow.operations.census(),
     "operations.ended_since": lambda uow: uow.operations.ended_since(1.0, 5),
     "operations.drop_ended_before": lambda uow: uow.operations.drop_ended_before(1.0, 5),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from conductor.store.records import (
+from conductor.store import (
     Allocation,
     CatalogueEntry,
     DeadLetter,

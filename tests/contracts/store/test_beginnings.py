@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from conductor.store.ports import Store
-from conductor.store.prefix_query import StartsWith
+from conductor.store import StartsWith, Store
 from tests.contracts.store import records
 
 

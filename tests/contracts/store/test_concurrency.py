@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.store.ports import Store, UnitOfWork
+from conductor.store import Store, UnitOfWork
 from conductor.store.sql.sql_store import SqlStore
 from models.errors import Broken, Conflict, Unreachable
 from models.tables.schema_upgrade import upgrade

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from conductor.store.ports import Store
-from conductor.store.records import Inventory
+from conductor.store import Inventory, Store
 from models.errors import Conflict
 from tests.contracts.store import records
 from tests.contracts.store.conftest import Opener

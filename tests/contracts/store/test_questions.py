@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from conductor.store.ports import Store, UnitOfWork, Versioned
-from conductor.store.records import Heartbeat, Tally
+from conductor.store import Heartbeat, Store, Tally, UnitOfWork, Versioned
 from models.hardware import Flavor, HostTopology, Image
 from models.hardware.accounting import without_use
 from models.lifecycle import ENDED, InstanceState, OperationState
@@ -30,16 +29,16 @@ def test_who_is_waited_for_is_counted_as_the_reader_sees_it(store: Store) -> Non
     with store.begin() as uow:
         for name, waiting_on in (("a", "compute:h"), ("b", "compute:h"), ("c", "x"), ("d", None)):
             uow.operations.add(records.an_operation(name, waiting_on=waiting_on))
-        assert uow.operations.awaited() == {"compute:h": 2, "x": 1}
+        assert uow.operations.count_waiting_on() == {"compute:h": 2, "x": 1}
     with store.read() as reading:
-        assert reading.operations.awaited() == {"compute:h": 2, "x": 1}
+        assert reading.operations.count_waiting_on() == {"compute:h": 2, "x": 1}
         with store.begin() as uow:
             uow.operations.save(records.an_operation("a", waiting_on="compute:k"))
             uow.operations.drop("c")
-            assert uow.operations.awaited() == {"compute:h": 1, "compute:k": 1}
-        assert reading.operations.awaited() == {"compute:h": 2, "x": 1}
+            assert uow.operations.count_waiting_on() == {"compute:h": 1, "compute:k": 1}
+        assert reading.operations.count_waiting_on() == {"compute:h": 2, "x": 1}
     with store.read() as uow:
-        assert uow.operations.awaited() == {"compute:h": 1, "compute:k": 1}
+        assert uow.operations.count_waiting_on() == {"compute:h": 1, "compute:k": 1}
 
 
 def test_asks_that_are_out_come_oldest_first_and_no_others(store: Store) -> None:

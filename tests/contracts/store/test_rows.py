@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conductor.store.ports import Rows, Store, UnitOfWork
+from conductor.store import Rows, Store, UnitOfWork
 from models.errors import Broken, Conflict
 from models.hardware import HostTopology
 from models.lifecycle import InstanceState, OperationState

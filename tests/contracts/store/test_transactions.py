@@ -9,10 +9,10 @@ from typing import TypeVar
 import psycopg
 import pytest
 
+from conductor.store import Store, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
 from conductor.store.open_store import open_store
 from conductor.store.outbox_rows import message_of
-from conductor.store.ports import Store, UnitOfWork
 from conductor.store.sql.sql_store import SqlStore
 from models.errors import Broken, Conflict, Rejected
 from models.messages.internal import OutgoingMessage

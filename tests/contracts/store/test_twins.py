@@ -17,9 +17,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from conductor.store import Event, Store, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import Event
 from conductor.store.sql.sql_store import SqlStore
 from models.errors import ConductorError
 from models.lifecycle import InstanceState, OperationState

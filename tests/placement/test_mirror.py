@@ -16,8 +16,8 @@ from conductor.placement.sync.mirror import PlacementMirror
 from conductor.processes.embedded import Desk
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
+from conductor.store import Inventory
 from conductor.store.memory.memory_store import MemoryStore
-from conductor.store.records import Inventory
 from models.errors import Broken, Rejected, Unreachable
 from models.lifecycle import OperationState
 from tests.contracts.placement.conftest import PerCall

@@ -17,7 +17,7 @@ from conductor.placement.request_groups import (
     RequestGroup,
     TraitRule,
 )
-from conductor.store.records import Inventory, Provider
+from conductor.store import Inventory, Provider
 from models.hardware import FrozenMap
 from tests.placement.found import ways_of
 from tests.placement.oracle import all_ways

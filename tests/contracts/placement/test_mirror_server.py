@@ -6,7 +6,7 @@ from conductor.placement.http.http_placement import HttpPlacement
 from models.lifecycle import OperationState
 from tests.operations.test_moves import ask, built, error_code
 from tests.operations.world import PINNED
-from tests.placement.test_partner import Partnered, claim_there
+from tests.placement.test_mirror import Partnered, claim_there
 
 
 def test_an_instance_is_built_moved_and_deleted_with_the_server(

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from conductor.placement.candidates.assignment_search import Item, Problem, ways
+from conductor.placement.candidates.assignment_problem import Item, Problem
+from conductor.placement.candidates.assignment_search import assignments
 
 
 def packing(amounts: list[int], rooms: list[int]) -> Problem:
@@ -21,13 +22,13 @@ def packing(amounts: list[int], rooms: list[int]) -> Problem:
 
 
 def test_items_go_wherever_there_is_room() -> None:
-    assert set(ways(packing([2, 1], [2, 1]))) == {(0, 1)}
-    assert set(ways(packing([1, 1], [2, 0]))) == {(0, 0)}
-    assert not list(ways(packing([2, 2], [3, 1])))
+    assert set(assignments(packing([2, 1], [2, 1]))) == {(0, 1)}
+    assert set(assignments(packing([1, 1], [2, 0]))) == {(0, 0)}
+    assert not list(assignments(packing([2, 2], [3, 1])))
 
 
 def test_nothing_to_place_has_no_ways() -> None:
-    assert not list(ways(Problem(2, ())))
+    assert not list(assignments(Problem(2, ())))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_what_does_not_fit_is_told_in_few_steps(amounts: list[int], rooms: list[
     """Sixteen items have up to 10**18 ways to be tried: only looking ahead ends these."""
     problem = packing(amounts, rooms)
     began = time.process_time()
-    assert not list(ways(problem))
+    assert not list(assignments(problem))
     assert time.process_time() - began < 1
 
 
@@ -57,7 +58,7 @@ def test_a_search_of_exponential_size_ends() -> None:
         places, items, tuple(map(tuple, rooms)), (0,) * places, parents=(None,) * places
     )
     began = time.process_time()
-    assert all(_holds(problem, pair) for pair in islice(ways(problem), 1))
+    assert all(_holds(problem, pair) for pair in islice(assignments(problem), 1))
     assert time.process_time() - began < 20
 
 
@@ -65,7 +66,7 @@ def test_a_search_of_exponential_size_ends() -> None:
 @given(st.integers(0, 10**9))
 def test_the_ways_are_those_that_trying_all_finds_and_none_comes_twice(number: int) -> None:
     problem = _random_problem(random.Random(number))
-    found = list(ways(problem))
+    found = list(assignments(problem))
     assert len(found) == len(set(found))
     assert set(found) == set(_by_trying(problem))
 
@@ -115,7 +116,7 @@ def _random_item(
     places = everywhere if chance.random() < 0.6 else chance.randint(1, everywhere)
     if takes:
         places &= _with_room(rooms, takes)
-    return Item(places, tuple(takes.items()), marks=chance.random() < 0.5)
+    return Item(places, tuple(takes.items()), covers=chance.random() < 0.5)
 
 
 def _with_room(rooms: Sequence[Sequence[int]], takes: Mapping[int, int]) -> int:
@@ -138,19 +139,19 @@ def _by_trying(problem: Problem) -> Iterator[tuple[int, ...]]:
 
 
 def _holds(problem: Problem, places: tuple[int, ...]) -> bool:
-    left = [list(row) for row in problem.rooms]
+    left = [list(row) for row in problem.free]
     paid = 0
     for item, place in zip(problem.items, places, strict=True):
-        for kind, amount in item.takes:
+        for kind, amount in item.requests:
             left[kind][place] -= amount
-        if item.marks:
-            paid |= problem.marks[place]
+        if item.covers:
+            paid |= problem.traits[place]
     apart = [place for at, place in enumerate(places) if problem.apart >> at & 1]
     return (
         all(room >= 0 for row in left for room in row)
-        and problem.owed & ~paid == 0
+        and problem.uncovered & ~paid == 0
         and len(apart) == len(set(apart))
-        and all(_has_a_head(problem, places, members) for members in problem.families)
+        and all(_has_a_head(problem, places, members) for members in problem.subtrees)
     )
 
 

@@ -1,0 +1,35 @@
+"""The change feed, over every store: what others commit comes once, own writes are skipped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from conductor.store import Follower, Host, Store
+from tests.contracts.store import records
+
+
+def test_a_follower_skips_what_its_process_wrote_and_sees_what_others_write_over_it(
+    store: Store,
+) -> None:
+    follower: Follower[Host] = Follower("name", lambda host: host.version)
+    first = records.a_host("a")
+    with store.begin() as uow:
+        uow.hosts.add(first)
+    assert list(changed(store, follower)) == ["a"]
+    assert changed(store, follower) == []
+
+    own = replace(first, version=first.version + 1)
+    with store.begin() as uow:
+        uow.hosts.save(own)
+    follower.note_written([own])
+    follower.note_written([first])
+    assert changed(store, follower) == []
+
+    with store.begin() as uow:
+        uow.hosts.save(replace(own, version=own.version + 1))
+    assert changed(store, follower) == ["a"]
+
+
+def changed(store: Store, follower: Follower[Host]) -> list[str]:
+    with store.read() as uow:
+        return list(follower.changes(uow.hosts))
