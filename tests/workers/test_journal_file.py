@@ -12,7 +12,7 @@ from models.errors import Broken, Rejected
 from tests.workers.world import World, instruction
 from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.journal.entries import Accepted, Reported
-from workers.journal.journal_file import DRAFT, NAME, FileJournal
+from workers.journal.journal_file import DRAFT, LOCK, NAME, FileJournal
 
 ONE, TWO, THREE = Reported("one"), Reported("two"), Reported("three")
 
@@ -121,7 +121,7 @@ def test_a_full_disk_breaks_the_journal_for_good_until_it_is_opened_again(tmp_pa
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Broken) as failed:
+    with pytest.raises(Rejected) as failed:
         FileJournal(tmp_path / "file" / "journal")
     assert str(tmp_path / "file") in failed.value.message
 
@@ -172,3 +172,14 @@ def test_a_process_killed_with_signal_9_has_done_once_what_it_accepted(tmp_path:
     effects = (tmp_path / "hypervisor" / "effects.jsonl").read_text().splitlines()
     assert len(effects) == len(set(effects)) == 5
     assert len(world.hypervisor.domains()) == 5
+
+
+@pytest.mark.parametrize("name", [NAME, LOCK])
+def test_a_journal_that_cannot_be_opened_is_the_operators_to_mend(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(Rejected) as refused:
+        FileJournal(tmp_path)
+    assert str(tmp_path) in refused.value.message
+    assert "Is a directory" in refused.value.message

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from models.errors import Broken, HostRefused, Unreachable
+from models.errors import Broken, HostRefused, Rejected, Unreachable
 from models.ids import InstanceId
 from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec, until
 from workers.hypervisor.fault_injection import Call, FaultProfile, FaultRates, InjectedFault, seeded
@@ -230,3 +230,22 @@ def test_odd_domain_files_are_guests_of_their_own_and_hide_no_other(tmp_path: Pa
     report = guests_of(found, fences, [domain.instance_id for domain in found])
     assert [domain.power_state for domain in report.domains].count("running") == 1
     assert json.dumps([domain.to_json() for domain in report.domains]).isascii()
+
+
+def test_a_folder_that_is_none_is_the_operators_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "x")
+    for name in ("file", "dangling", "file/below"):
+        with pytest.raises(Rejected) as refused:
+            SimulatedHypervisor(HARDWARE, tmp_path / name)
+        assert str(tmp_path / name) in refused.value.message
+
+
+@pytest.mark.parametrize("damage", [b"\0" * 36, b"[1]", b"\xff", b'{"a":', b"x" * 300])
+def test_a_machine_that_does_not_know_who_it_is_any_more_is_no_new_one(
+    tmp_path: Path, damage: bytes
+) -> None:
+    SimulatedHypervisor(HARDWARE, tmp_path)
+    (tmp_path / "machine-id").write_bytes(damage)
+    with pytest.raises(Rejected, match=r"machine-id holds no UUID"):
+        SimulatedHypervisor(HARDWARE, tmp_path)

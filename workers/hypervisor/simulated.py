@@ -79,7 +79,6 @@ class SimulatedHypervisor:
         self._images: frozenset[str] = frozenset()
         self.machine_id = str(uuid.uuid4())
         if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
             self.machine_id = read_machine_id(directory, self.machine_id)
             self._domains = read_domains(directory)
             self._images = read_images(directory)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import get_args
 from urllib.parse import quote, unquote
 
-from models.errors import Broken, ConductorError
-from models.ids import InstanceId
+from models.errors import Broken, ConductorError, Rejected
+from models.ids import InstanceId, is_uuid
 from models.messages.base import parse
 from models.messages.internal import SpawnArgs
 from workers.hypervisor.ports import GuestDomain, Power
@@ -51,18 +51,22 @@ def read_images(directory: Path) -> frozenset[str]:
 
 
 def read_machine_id(directory: Path, fresh: str) -> str:
-    """Return the id kept in a directory; keep the fresh one where there is none yet."""
+    """Return the id kept in a directory, which is made; keep the fresh one where there is none.
+
+    Raises `Rejected` (`hypervisor_state`) for what an operator has to mend: no folder, no id.
+    """
     path = directory / MACHINE
     try:
-        known = path.read_text(encoding="utf-8").strip()
+        directory.mkdir(parents=True, exist_ok=True)
+        known = path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
         if not known:
             _replace(path, fresh)
-    except FileNotFoundError:
-        _replace(path, fresh)
-        return fresh
-    except (OSError, ValueError) as error:
-        message = f"the simulated hypervisor cannot read {path}"
-        raise Broken("hypervisor_state", message, path=str(path)) from error
+    except OSError as error:
+        message = f"the simulated hypervisor cannot use {directory}: {error.strerror}"
+        raise Rejected("hypervisor_state", message, path=str(directory)) from error
+    if known and not is_uuid(known):
+        message = f"{path} holds no UUID: whose guests these are is not known"
+        raise Rejected("hypervisor_state", message, path=str(path))
     return known or fresh
 
 

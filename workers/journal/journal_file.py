@@ -26,7 +26,8 @@ class FileJournal:
     Threads that wait for the disk share its work: one of them syncs for all that wrote before
     it began. Opening drops a last line that a crash left half written. A journal with any other
     line that cannot be read is set aside whole, said loudly, and goes on with the lines that can.
-    Raises `Rejected` (`journal_in_use`) when another process has the directory open.
+    Raises `Rejected` when another process has the directory open (`journal_in_use`), or when it
+    cannot be opened at all (`journal_unusable`).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -41,7 +42,8 @@ class FileJournal:
             self._lock = _locked(directory)
             self._file = _opened(directory)
         except OSError as error:
-            raise _failed(directory, error) from error
+            message = f"the journal in {directory} cannot be opened: {error.strerror}"
+            raise Rejected("journal_unusable", message, path=str(directory)) from error
 
     def entries(self) -> tuple[Entry, ...]:
         """Return everything written so far, oldest first."""
