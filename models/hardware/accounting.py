@@ -1,6 +1,6 @@
-"""Charge a placement to a host, or give it back; the host passed in is never changed.
+"""Claim a placement on a host, or release it; the host passed in is never changed.
 
-Giving back exactly what was charged restores the host exactly. A refused call raises and
+Releasing exactly what was claimed restores the host exactly. A refused call raises and
 leaves no trace, since every answer is a new value.
 """
 
@@ -28,7 +28,7 @@ def claim(host: HostTopology, placement: Placement) -> HostTopology:
     """Return the host with the placement's CPUs, memory, pages and devices in use.
 
     Raises `Rejected`: `cpu_pinning_unknown` and `cpu_pinning_invalid` as `pin` does,
-    `host_cell_unknown`, `page_pool_unknown`, `device_unknown`, `devices_taken`. Room is not
+    `host_cell_unknown`, `page_pool_unknown`, `device_unknown`, `devices_taken`. Capacity is not
     checked: that is the fitter's part.
     """
     return _changed(host, placement, _charged, +1)

@@ -28,7 +28,7 @@ class GuestCell:
     """One NUMA cell as the guest will see it; nothing here names a host's hardware.
 
     `page_size_kib` is None (not asked), a size in KiB, or one of SMALL_PAGES, LARGE_PAGES,
-    ANY_PAGES. A policy is None where nobody asked for one.
+    ANY_PAGES. A policy is None where none is required.
     """
 
     id: int
@@ -50,11 +50,11 @@ class GuestTopology:
 
 @dataclass(frozen=True, slots=True)
 class PlacedCell:
-    """A guest cell on its host cell; holds all that giving it back needs.
+    """A guest cell on its host cell; holds all that a release needs.
 
     `pinning` pairs (vCPU, host CPU), sorted by vCPU. `reserved_cpus` run emulator threads.
     `blocked_cpus` are siblings that old-style isolation keeps idle. `page_size_kib` is None
-    where the guest asked for none: the smallest pool of the host cell is charged then.
+    where the guest requires none: the smallest pool of the host cell is charged then.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""What an image says about the hardware its guest wants."""
+"""What an image says about the hardware its guest requires."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

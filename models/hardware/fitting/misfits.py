@@ -40,12 +40,13 @@ WORDS: Final = {
     "cpu_limit_exceeded": "would bring shared vCPUs to {need}, the limit is {have}",
     "memory_limit_exceeded": "would bring memory to {need} MiB, the limit is {have} MiB",
 }
+"""What an operator reads for each reason of a pair of cells."""
+
 _KINDS: Final = {
     SMALL_PAGES: "small pages",
     LARGE_PAGES: "large pages",
     ANY_PAGES: "pages of any one size",
 }
-"""What an operator reads for each reason of a pair of cells."""
 
 _Shortages: TypeAlias = Sequence[Sequence[Shortage | None]]
 

@@ -1,4 +1,4 @@
-"""What virtual hardware a guest wants beside CPUs and memory, and how near devices must be."""
+"""What virtual hardware a guest requires besides CPUs and memory, and how near devices must be."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -34,7 +34,7 @@ class Tpm:
 def serial_ports(flavor: Flavor, image: Image) -> int:
     """Return the number of serial ports; an image may ask for fewer than the flavor grants.
 
-    0 means unset, and where nobody says it the guest has one.
+    0 means unset, and where neither sets it the guest has one.
     """
     ours, theirs = values_of("serial_port_count", flavor, image)
     code = "serial_port_count_invalid"
@@ -60,7 +60,7 @@ def tpm(flavor: Flavor, image: Image) -> Tpm | None:
 
 
 def secure_boot(flavor: Flavor, image: Image) -> str | None:
-    """Return the secure boot policy, None when nobody says."""
+    """Return the secure boot policy, None where neither sets it."""
     return agreed_choice("secure_boot", SECURE_BOOT, flavor, image, prefix="os")
 
 

@@ -37,10 +37,10 @@ def memory_encryption(flavor: Flavor, image: Image, machine_type: str | None = N
 
 
 def ephemeral_encryption(flavor: Flavor, image: Image) -> bool | None:
-    """Return whether ephemeral disks are encrypted, None when nobody says."""
+    """Return whether ephemeral disks are encrypted, None where neither sets it."""
     return agreed_flag("ephemeral_encryption", flavor, image)
 
 
 def ephemeral_encryption_format(flavor: Flavor, image: Image) -> str | None:
-    """Return how ephemeral disks are encrypted, None when nobody says."""
+    """Return how ephemeral disks are encrypted, None where neither sets it."""
     return agreed_choice("ephemeral_encryption_format", DISK_FORMATS, flavor, image)

@@ -32,7 +32,7 @@ class NumaMaps:
 
 
 def numa_nodes(flavor: Flavor, image: Image) -> int | None:
-    """Return the number of guest NUMA cells required, None when nobody says."""
+    """Return the number of guest NUMA cells required, None where neither sets it."""
     ours, theirs = values_of("numa_nodes", flavor, image)
     if ours and theirs is not None:
         rule = "flavor and image both say it; only one of them may"
