@@ -35,7 +35,7 @@ def page_size(flavor: Flavor, image: Image) -> int | None:
 
 
 def locked_memory(flavor: Flavor, image: Image) -> bool | None:
-    """Return whether guest memory is locked, None where neither sets it; locking needs a page size."""
+    """Return whether guest memory is locked, None where unset; locking needs a page size."""
     locked = agreed_flag("locked_memory", flavor, image)
     if locked and not any(values_of("mem_page_size", flavor, image)):
         ours, theirs = values_of("locked_memory", flavor, image)
