@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Allocations compared with what instances, moves and hosts say, and repaired."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Placement over an OpenStack Placement server."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""A Placement server kept equal to our own tables."""

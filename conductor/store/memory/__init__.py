@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The in-memory twin of the SQL adapter."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The adapter for SQLite and PostgreSQL."""
