@@ -101,7 +101,7 @@ def serve_conductor(
 ) -> int:
     """Run the conductor's process until it is told to stop; return its exit code.
 
-    `events` speaks as `node_name("conductor")`; the caller closes it afterwards.
+    `events` speaks as `worker_name("conductor")`; the caller closes it afterwards.
     """
     limits = limits or ReportLimits(account_in(broker_url))
     app = make_app(broker_url, (work_queue(CONDUCTOR), work_queue(REPORTS)))

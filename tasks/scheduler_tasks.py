@@ -49,7 +49,7 @@ def serve_scheduler(
 ) -> int:
     """Run the scheduler's process until it is told to stop; return its exit code.
 
-    `events` speaks as `node_name("scheduler")`; the caller closes it afterwards.
+    `events` speaks as `worker_name("scheduler")`; the caller closes it afterwards.
     """
     app = make_app(broker_url, (work_queue(SCHEDULER),))
     store_retry = StoreRetry()

@@ -51,6 +51,7 @@ from tasks.consuming.task_worker import check_broker, node_name
 from tasks.flower.event_stream import EventStream
 from tasks.flower.flower_events import given_up
 from tasks.flower.operation_results import ResultShower, Shown, event_of
+from tasks.flower.worker_names import worker_name
 from tasks.queue_depths import queue_depths
 from tasks.report_limits import ReportLimits
 from tasks.scheduler_tasks import serve_scheduler
@@ -65,7 +66,7 @@ FORGET_EVERY_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ProcessParts:
-    """What both roles stand on; `name` is the process's own, in heartbeats and in Flower."""
+    """What both roles stand on; `name` is this start's own, in heartbeats."""
 
     name: str
     store: Store
@@ -154,7 +155,7 @@ def _process_parts(settings: Settings, role: str) -> Iterator[ProcessParts]:
     check_broker(app)
     store = open_store(settings.store_url)
     name = node_name(role)
-    events = EventStream(app, name)
+    events = EventStream(app, worker_name(role))
     carrier = CeleryCarrier(app, events)
     try:
         yield ProcessParts(name, store, app, carrier, events)

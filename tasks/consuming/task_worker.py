@@ -86,7 +86,7 @@ def _name_who_reads(connection: Connection, hosts: Sequence[str]) -> None:
 
 
 def node_name(role: str) -> str:
-    """Return the name of this process in Flower; no other process has it."""
+    """Return the name of this start of a process; no other process ever has it."""
     return f"{role}-{os.getpid()}@{socket.gethostname()}"
 
 

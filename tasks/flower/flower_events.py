@@ -47,7 +47,8 @@ def heard(task: str, body: Mapping[str, Any]) -> list[Event]:
     Nothing of it is named by whom it came from: ids follow from the ask that it answers.
     """
     if task == HEARTBEAT:
-        return [{**_PULSE, "hostname": node_of(body["host"])}]
+        calls = len(body.get("running", ()))  # those that run for long, as copies do
+        return [{**_PULSE, "active": calls, "hostname": node_of(body["host"])}]
     if task == PROGRESS and body["percent"] == 0:
         by_host = {"hostname": node_of(body["sender"])}
         return [{**row, **by_host} for row in begun(Token(**body["token"]))]

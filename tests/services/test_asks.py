@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+import uuid
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -20,6 +24,7 @@ from models.messages.internal import (
     instruction_message,
 )
 from tasks.flower.flower_events import answered, given_up, heard
+from tasks.flower.worker_names import worker_name
 from tests.workers.world import World, instruction
 
 ROOT, OPERATION = "a3c8f2d0-0000-4000-8000-00000000000a", "b3c8f2d0-0000-4000-8000-00000000000b"
@@ -123,3 +128,25 @@ def test_a_host_that_beats_is_a_worker_and_other_reports_are_not_shown() -> None
 def test_the_scheduler_tells_the_end_of_its_asks_itself() -> None:
     body = Reply(token=TOKEN, sender="scheduler", outcome="done").to_json()
     assert INSTRUCTION.id not in {event["uuid"] for event in heard("reports.reply", body)}
+
+
+def test_a_host_is_active_while_a_copy_runs() -> None:
+    body = {"host": "h1", "boot_id": "b", "running": [{"verb": "copy", "for_s": 40.0}]}
+    (pulse,) = heard("reports.heartbeat", body)
+    assert pulse["active"] == 1
+
+
+def test_an_instruction_that_is_sent_again_stays_what_it_was() -> None:
+    again = {"type": "task-sent", "uuid": INSTRUCTION.id, "name": INSTRUCTION.task}
+    received, started = BEGUN
+    assert shown(received, again).state == "RECEIVED"
+    assert shown(received, started, again).state == "STARTED"
+
+
+def test_a_process_has_the_same_name_in_flower_after_a_restart_and_two_have_two() -> None:
+    role = f"r{uuid.uuid4().hex}"
+    named = f"from tasks.flower.worker_names import worker_name; print(worker_name({role!r}))"
+    starts = [subprocess.check_output([sys.executable, "-c", named], text=True) for _ in range(2)]
+    machine = socket.gethostname()
+    assert starts == [f"{role}@{machine}\n"] * 2
+    assert [worker_name(role) for _ in range(2)] == [f"{role}@{machine}", f"{role}-2@{machine}"]
