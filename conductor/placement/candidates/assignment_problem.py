@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from conductor.placement.candidates.resource_pools import ResourcePool, bits
+from conductor.placement.candidates.resource_pools import ResourcePool
+from models.bit_sets import set_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ def search_order(problem: Problem) -> list[int]:
     ]
     keys = [(pair, 0, pair) for pair in ease]
     for number, members in reversed(list(enumerate(problem.subtrees, 1))):
-        hardest = min(ease[item] for item in bits(members))
-        for item in bits(members):
+        hardest = min(ease[item] for item in set_bits(members))
+        for item in set_bits(members):
             keys[item] = (hardest, number, ease[item])
     return sorted(range(len(keys)), key=keys.__getitem__)
 
@@ -80,7 +81,7 @@ def scarce_pools(
     for at, row in enumerate(problem.free):
         amounts = [dict(item.requests).get(at, 0) for item in items]
         users = [item.places for item, amount in zip(items, amounts, strict=True) if amount]
-        scarce = any(row[place] < sum(amounts) for place in bits(reduce(or_, users, 0)))
+        scarce = any(row[place] < sum(amounts) for place in set_bits(reduce(or_, users, 0)))
         if len(users) > 1 and scarce:
             pools.append(ResourcePool(amounts))
             free.append(row)

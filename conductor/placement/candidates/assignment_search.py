@@ -38,7 +38,7 @@ from conductor.placement.candidates.assignment_problem import (
     search_order,
 )
 from conductor.placement.candidates.item_matching import matched
-from conductor.placement.candidates.resource_pools import bits
+from models.bit_sets import set_bits
 
 STEPS_AT_MOST: Final = 100_000
 """Steps without a further assignment after which the search gives up: packing is NP-hard."""
@@ -247,7 +247,7 @@ class _Search:
         key = (state.uncovered, tuple([fit & covering for fit in state.fits]))
         if key not in self._coverable:
             slots: list[int] = []
-            for item in bits(covering):
+            for item in set_bits(covering):
                 covered = [
                     self.problem.traits[place] & state.uncovered
                     for place, number in enumerate(state.fits)
@@ -267,7 +267,7 @@ class _Search:
             return False
         left = pool.needs[first]
         if users != pool.users >> first << first:
-            left = sum(pool.amounts[item] for item in bits(users))
+            left = sum(pool.amounts[item] for item in set_bits(users))
         for place, capacity in enumerate(state.free[at]):
             if state.fits[place] & users:
                 left -= pool.filled(capacity, first)
@@ -330,4 +330,4 @@ class _Search:
         return self._steps <= STEPS_AT_MOST
 
     def _renumbered(self, mask: int) -> int:
-        return sum(1 << self.back[item] for item in bits(mask))
+        return sum(1 << self.back[item] for item in set_bits(mask))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conductor.placement.candidates.resource_pools import bits
+from models.bit_sets import set_bits
 
 
 def matched(fits: Sequence[int], items: int, known: Mapping[int, int]) -> dict[int, int] | None:
@@ -26,7 +26,7 @@ def matched(fits: Sequence[int], items: int, known: Mapping[int, int]) -> dict[i
         if items >> item & 1 and fits[place] >> item & 1
     }
     matched = sum(1 << item for item in owners.values())
-    for item in bits(items & ~matched):
+    for item in set_bits(items & ~matched):
         if not _augment(fits, item, owners, set()):
             return None
     return owners

@@ -10,19 +10,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 SUMS_AT_MOST: Final = 256
 """How many subset sums are kept; where there are more, capacity is not rounded down."""
-
-
-def bits(mask: int) -> Iterator[int]:
-    """Yield the numbers of the bits that are set, in ascending order."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 class ResourcePool:
