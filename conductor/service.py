@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
 
-from conductor.hosts import canary, reconciliation
+from conductor.hosts.reconciliation import note_progress
 from conductor.hosts.report_intake import ReportIntake
-from conductor.liveness import ECHO_EVERY_S
-from conductor.operations.engine.acceptance import Incoming, accept
-from conductor.operations.engine.completion import locked
+from conductor.maintenance import Maintenance
 from conductor.operations.engine.transitions import Engine
-from conductor.operations.engine.wait_reasons import awaits
-from conductor.reaper import reap
+from conductor.request_intake import accept_request, check_id, incoming_of, refuse_request
 from conductor.service_options import ServiceSettings
 from conductor.status_observer import Publish, StatusObserver, Unpublished, publish_ends
-from conductor.store import DeadLetter, Heartbeat, Store, UnitOfWork
+from conductor.store import DeadLetter, Store, UnitOfWork
 from conductor.transactions import Transactions, kept_once
-from conductor.undelivered import undelivered, unsendable
-from conductor.upkeep import PeriodicWork, forget_processes
-from models.errors import ConductorError, Rejected, Unreachable
-from models.ids import is_uuid
-from models.lifecycle import MigrationState
-from models.messages.answers import refusal_message
+from conductor.undelivered import undelivered
+from conductor.upkeep import PeriodicWork
+from models.errors import Rejected
 from models.messages.base import parse
 from models.messages.carrier import Carrier
-from models.messages.internal import (
-    CANARY,
-    CONDUCTOR,
-    ECHO,
-    HEARTBEAT,
-    REPORTS,
-    SCHEDULER,
-    HostRegistration,
-    InventoryReport,
-    OutgoingMessage,
-    Progress,
-    Reply,
-)
-from models.messages.internal import Heartbeat as HeartbeatMessage
-from models.messages.json_safety import kept, unkeepable
-from models.messages.requests import REQUESTS, ConfirmResize
-from models.messages.versions import newer
-from models.secrets import masked
+from models.messages.internal import CANARY, SCHEDULER, Progress, Reply
 
 log = structlog.get_logger(__name__)
 Work: TypeAlias = Callable[[UnitOfWork], list[str]]
@@ -67,15 +41,13 @@ class ConductorService:
     ) -> None:
         self._store = store
         self._engine = engine
-        self._settings = settings or ServiceSettings()
+        settings = settings or ServiceSettings()
         self._publish = publish
-        self._carrier = carrier
-        self._echo_at = 0.0
-        self.periodic_work = PeriodicWork(store, self._settings.name)
         self.transactions = Transactions(store, carrier, self._mark_unroutable)
         self._reports = ReportIntake(
-            self.transactions, carrier, self._settings.ratios, engine.settings.down_after_s
+            self.transactions, carrier, settings.ratios, engine.settings.down_after_s
         )
+        self._maintenance = Maintenance(self, store, carrier, self.transactions, settings)
 
     # -- messages --------------------------------------------------------------------------
 
@@ -94,20 +66,15 @@ class ConductorService:
         before anything else sees them. With a `fault` the message could not be read: its operation
         fails at once, and a query of its id returns why.
         """
-        unfit = unkeepable(body)
-        fault = fault or unfit
-        body = masked(kept(body) if unfit else body)
-        if not is_uuid(operation_id):
-            shown = kept(operation_id[:80])
-            error = Rejected("id_invalid", f"id is {shown}: should be a lower-case UUID", "id")
-            return self._refuse(Incoming(shown, task, dict(body), reply_to), error)
-        incoming = Incoming(operation_id, task, dict(body), reply_to, fault)
+        incoming = incoming_of(task, operation_id, body, reply_to, fault)
         try:
-            ready = self._transition(incoming.id, partial(self._accept, incoming))
+            check_id(incoming)
+            ready = self._transition(incoming.id, partial(accept_request, self._engine, incoming))
         except Rejected as error:
-            return self._refuse(incoming, error)
-        self.drive(ready)
-        return None
+            log.warning("request refused", task=task, id=incoming.id, reason=error.message)
+            self.transactions.run(partial(refuse_request, incoming, error))
+        else:
+            self.drive(ready)
 
     def handle_reply(self, body: Mapping[str, Any]) -> bool:
         """Apply a reply of the scheduler or of a host; say whether an operation waited for it.
@@ -120,27 +87,26 @@ class ConductorService:
 
         def work(uow: UnitOfWork) -> list[str]:
             nonlocal expected
-            record = locked(uow, reply.token.operation_id)  # the engine's lock: no statement more
-            expected = awaits(record, reply.token, reply.sender)
+            expected = self._engine.expects(uow, reply)
             return self._engine.reply(uow, reply)
 
         self.drive(self._transition(reply.token.operation_id, work, claimed=claimed))
         return expected
 
     def handle_registration(self, body: Mapping[str, Any]) -> None:
-        """Take in a host that has started: hardware, guests, and what it was asked meanwhile."""
-        self._reports.host_registration(parse(HostRegistration, body))
+        """Register a host that has started: hardware, guests; dispatches to it are sent again."""
+        self._reports.host_registration(body)
 
     def handle_heartbeat(self, body: Mapping[str, Any]) -> None:
         """Note that a host lives."""
-        self._reports.heartbeat(parse(HeartbeatMessage, body))
+        self._reports.heartbeat(body)
 
     def _mark_unroutable(self, queues: Collection[str]) -> None:
         self._reports.mark_unroutable(queues)
 
     def handle_inventory_report(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
-        self._reports.inventory_report(parse(InventoryReport, body))
+        self._reports.inventory_report(body)
 
     def handle_progress(self, body: Mapping[str, Any]) -> bool:
         """Note how far a copy is, and say whether its host is at it; nothing is decided by it."""
@@ -149,7 +115,7 @@ class ConductorService:
 
         def note(uow: UnitOfWork) -> list[str]:
             nonlocal expected
-            expected = reconciliation.note_progress(uow, progress)
+            expected = note_progress(uow, progress)
             return []
 
         self._transition(progress.token.operation_id, note)
@@ -161,7 +127,7 @@ class ConductorService:
         The same id again changes nothing.
         """
         if outgoing.task == CANARY:
-            return self.transactions.run(lambda uow: canary.refused(uow, outgoing))
+            return self._reports.canary_refused(outgoing)
         with self._store.read() as uow:
             found = undelivered(uow, outgoing)
         if found is None:
@@ -184,91 +150,28 @@ class ConductorService:
 
     # -- time ------------------------------------------------------------------------------
 
+    @property
+    def periodic_work(self) -> PeriodicWork:
+        """Where parts of periodic work note what fails."""
+        return self._maintenance.periodic_work
+
     def tick(self) -> None:
-        """Do what is due: sweep the outbox, wake overdue operations, say that we live.
+        """Do what is due: see `Maintenance.tick`."""
+        self._maintenance.tick()
 
-        Every conductor does this; all of it may happen twice. Each part is done whatever becomes
-        of the others; raises the first error behind them.
-        """
-        self.periodic_work.run(
-            heartbeat=lambda: self._send_echo(self.transactions.run(self._write_heartbeat)),
-            outbox=self._sweep,
-            reaper=lambda: reap(self._store, self.transactions, self.drive),
-        )
+    def confirm_old_moves(self) -> int:
+        """Confirm moves that have waited for it long enough; return how many were due."""
+        return self._maintenance.confirm_old_moves()
 
-    def _sweep(self) -> None:
-        for row, why in self.transactions.outbox.sweep():
-            log.error("a message can never be sent", id=row.id, queue=row.queue, reason=why)
-            self.handle_dead_letter(unsendable(row, why))
-            self.transactions.run(partial(_drop_row, row.id))
-
-    def _write_heartbeat(self, uow: UnitOfWork) -> float:
-        uow.heartbeats.put(Heartbeat(self._settings.name, CONDUCTOR, uow.now))
-        return uow.now
-
-    def _send_echo(self, now: float) -> None:
-        """Send ourselves a heartbeat by the way of hosts' heartbeats: see `liveness`."""
-        if now - self._echo_at < ECHO_EVERY_S:
-            return
-        self._echo_at = now
-        beat = HeartbeatMessage(host=ECHO, boot_id=self._settings.name, sequence=0)
-        with suppress(Unreachable):  # as deaf as it should look
-            self._carrier.send([OutgoingMessage(REPORTS, HEARTBEAT, beat.to_json())])
+    def retire(self) -> int:
+        """Delete what has been kept long enough; return how many records went."""
+        return self._maintenance.retire()
 
     def publish_ends(self, unpublished: Unpublished) -> int:
         """Publish ends that a conductor which died had not published; return how many."""
         if self._publish is None:
             return 0
         return publish_ends(self._store, self._publish, unpublished)
-
-    def confirm_old_moves(self) -> int:
-        """Confirm moves that have awaited it long enough; return how many were due.
-
-        The operation's id follows from the move and from how often the time has passed: any
-        number of conductors ask once, and again after as long, should the source have refused.
-        """
-        after_s = self._settings.confirm_after_s
-        if after_s <= 0:
-            return 0
-        with self._store.read() as uow:
-            waiting = uow.migrations.where(state=MigrationState.FINISHED)
-            times = {
-                operation.id: int((uow.now - operation.updated_at) // after_s)
-                for operation in waiting
-            }
-            due = [operation for operation in waiting if times[operation.id] > 0]
-            projects = {operation.id: uow.instances.get(operation.instance_id) for operation in due}
-        for move in due:
-            instance = projects[move.id]
-            context = {"project_id": instance.project_id if instance else "unknown"}
-            body = {"context": context, "instance_id": move.instance_id}
-            name = f"confirmed by itself, {times[move.id]} times after {move.updated_at}"
-            operation_id = str(uuid.uuid5(uuid.UUID(move.id), name))
-            self.handle_request(ConfirmResize.task, operation_id, body)
-        return len(due)
-
-    def retire(self) -> int:
-        """Delete what has been kept long enough; return how many records went."""
-        keep, limit = self._settings.retention, 1_000
-        gone = list[int]()
-
-        def drop(work: Callable[[UnitOfWork], int]) -> Callable[[], None]:
-            return lambda: gone.append(self.transactions.run(work))
-
-        self.periodic_work.run(
-            operations=drop(
-                lambda uow: uow.operations.drop_ended_before(uow.now - keep.operations_s, limit)
-            ),
-            dead_letters=drop(
-                lambda uow: uow.dead_letters.drop_before(uow.now - keep.dead_letters_s, limit)
-            ),
-            instances=drop(
-                lambda uow: uow.instances.drop_deleted_before(uow.now - keep.instances_s, limit)
-            ),
-            removals=drop(lambda uow: uow.removals.drop_before(uow.now - keep.instances_s, limit)),
-            processes=drop(lambda uow: forget_processes(uow, uow.now - keep.processes_s)),
-        )
-        return sum(gone)
 
     # -- moving ----------------------------------------------------------------------------
 
@@ -299,44 +202,3 @@ class ConductorService:
             self._publish, operation_id, claimed=claimed, unanswered=unanswered
         )
         return self.transactions.run(work, observer)
-
-    def _accept(self, incoming: Incoming, uow: UnitOfWork) -> list[str]:
-        """Accept a request; one of a newer version is also kept until we are upgraded.
-
-        It has failed for its sender; as a dead letter it can be replayed by a later release.
-        """
-        kind = REQUESTS.get(incoming.task)
-        refused = newer(incoming.task, incoming.body, kind.current_version) if kind else None
-        if refused is not None and uow.operations.get(incoming.id) is None:
-            uow.dead_letters.add(_dead_letter(uow, incoming, refused))
-        return accept(self._engine, uow, incoming)
-
-    def _refuse(self, incoming: Incoming, error: ConductorError) -> None:
-        """Keep a request that is no operation of its own, and tell its sender if that can be."""
-        log.warning("request refused", task=incoming.task, id=incoming.id, reason=error.message)
-
-        def keep(uow: UnitOfWork) -> None:
-            uow.dead_letters.add(_dead_letter(uow, incoming, error))
-            if incoming.reply_to:
-                uow.post(refusal_message(incoming.reply_to, incoming.id, error))
-
-        self.transactions.run(keep)
-
-
-def _drop_row(message_id: str, uow: UnitOfWork) -> None:
-    uow.outbox.drop(message_id)
-
-
-def _dead_letter(uow: UnitOfWork, incoming: Incoming, error: ConductorError) -> DeadLetter:
-    headers = {"id": incoming.id}
-    if incoming.reply_to:
-        headers["reply_to"] = incoming.reply_to
-    return DeadLetter(
-        id=str(uuid.uuid4()),
-        at=uow.now,
-        queue=CONDUCTOR,
-        task=incoming.task,
-        reason=f"{error.code}: {error.message}",
-        body=json.dumps(incoming.body, default=str),
-        headers=headers,
-    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
@@ -11,9 +12,10 @@ from conductor.hosts import canary, reconciliation, registration
 from conductor.hosts.admission import Admitted, Again, answer, is_registered, note_report
 from conductor.liveness import hear_echo
 from conductor.placement.resources import Ratios
-from conductor.store import UnitOfWork
+from conductor.store import DeadLetter, UnitOfWork
 from conductor.transactions import Transactions
 from models.errors import Unreachable
+from models.messages.base import parse
 from models.messages.carrier import Carrier
 from models.messages.internal import (
     ECHO,
@@ -37,8 +39,9 @@ class ReportIntake:
         self._ratios = ratios
         self._down_after_s = down_after_s
 
-    def host_registration(self, host_registration: HostRegistration) -> None:
+    def host_registration(self, body: Mapping[str, Any]) -> None:
         """Take in a host whose worker has started, or send that worker the reason."""
+        host_registration = parse(HostRegistration, body)
         verdict = self._transactions.run(
             lambda uow: registration.register_host(
                 uow, host_registration, self._ratios, self._down_after_s
@@ -47,8 +50,9 @@ class ReportIntake:
         if not isinstance(verdict, Admitted):
             self._send_verdict(answer(host_registration.host, host_registration.boot_id, verdict))
 
-    def heartbeat(self, beat: Heartbeat) -> None:
+    def heartbeat(self, body: Mapping[str, Any]) -> None:
         """Note that a host lives, or that reports are being read at all."""
+        beat = parse(Heartbeat, body)
         if beat.host == ECHO:
             self._transactions.run(lambda uow: hear_echo(uow, self._down_after_s))
         else:
@@ -66,6 +70,10 @@ class ReportIntake:
         if queues:
             self._transactions.run(lambda uow: canary.mark_unroutable(uow, queues))
 
+    def canary_refused(self, outgoing: DeadLetter) -> None:
+        """Take in a canary that became a dead letter."""
+        self._transactions.run(lambda uow: canary.refused(uow, outgoing))
+
     def _call(self, canaries: Sequence[OutgoingMessage]) -> None:
         """Send canaries; that none can be sent to a host says all about its queue."""
         try:
@@ -75,8 +83,9 @@ class ReportIntake:
         except Exception:  # a host that nothing can be sent to must not lose its heartbeat as well
             log.exception("a canary cannot be sent", hosts=[message.queue for message in canaries])
 
-    def inventory_report(self, inventory_report: InventoryReport) -> None:
+    def inventory_report(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""
+        inventory_report = parse(InventoryReport, body)
         self._from_registered(
             inventory_report,
             lambda uow: reconciliation.reconcile(uow, inventory_report),

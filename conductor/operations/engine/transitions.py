@@ -19,7 +19,7 @@ from typing import Any
 from conductor.operations.engine import completion, execution, rollback, wakeup
 from conductor.operations.engine.context import EngineSettings, Ids, TransitionContext
 from conductor.operations.engine.definition import Operation
-from conductor.operations.engine.wait_reasons import is_dispatch, waits_for
+from conductor.operations.engine.wait_reasons import awaits, is_dispatch, waits_for
 from conductor.store import OperationRecord, UnitOfWork
 from models.errors import Broken, ConductorError, HostRefused, Rejected, error_from_json
 from models.messages.internal import Reply
@@ -55,6 +55,11 @@ class Engine:
         if late is not None:
             return rollback.roll_back(context, record, late, began=False)
         return execution.run_step(context, record)
+
+    def expects(self, uow: UnitOfWork, reply: Reply) -> bool:
+        """Lock the operation of a reply, as `reply` does, and say whether it waits for it."""
+        record = completion.locked(uow, reply.token.operation_id)
+        return awaits(record, reply.token, reply.sender)
 
     def reply(self, uow: UnitOfWork, reply: Reply) -> Ids:
         """Apply the reply to the dispatch that is out; a reply to an older one changes nothing.
