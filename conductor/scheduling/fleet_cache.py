@@ -41,10 +41,9 @@ class FleetCache:
         self.fleet = Fleet(())
         self.fits = Fits()
         self.revision = 0
-        self._mark = 0
-        self._follows = False
         self._read_at = -1e9
         self._entries: list[CatalogueEntry] = []
+        self._host_feed: Follower[Host] = Follower("name", lambda host: host.version)
         self._provider_feed: Follower[Provider] = Follower(
             "id", lambda provider: provider.generation
         )
@@ -53,7 +52,7 @@ class FleetCache:
         """Read what is due; return whether that was everything."""
         now = time.monotonic()
         due = now - self._read_at >= self._settings.refresh_s
-        if not due and not self._follows:
+        if not due and not self._host_feed.resumes:
             return False
         catalogue = self._catalogue(uow) if due else self.fleet.catalogue
         rebuilt = self._refresh_hosts(uow, catalogue, due=due)
@@ -85,45 +84,31 @@ class FleetCache:
 
     def put(self, hosts: Iterable[Host]) -> None:
         """Take over host rows that this process has just committed."""
-        for host in hosts:
+        written = list(hosts)
+        self._host_feed.note_written(written)
+        for host in written:
             known = self.fleet.get(host.name)
             if known is not None and known.version < host.version:
                 self.fleet.put(host)
 
     def _refresh_hosts(self, uow: UnitOfWork, catalogue: Catalogue, *, due: bool) -> bool:
         """Read changed hosts; return whether the fleet was rebuilt: hosts or catalogue changed."""
-        whole = not self._follows
-        changes = uow.hosts.changes(self._mark)
-        versions = changes.versions
-        self._mark, self._follows = changes.mark or 0, changes.mark is not None
-        if not whole and due and self._has_lost_some(uow, versions):
-            whole, versions = True, uow.hosts.versions()
-        stale = [name for name, version in versions.items() if not self._is_at(name, version)]
-        read = {host.name: host for host in uow.hosts.where(name=stale)} if stale else {}
-        self.revision += bool(read)
+        changed = self._host_feed.changes(uow.hosts, counted=due)
+        self.revision += bool(changed)
         rows = self.fleet.rows
-        went = whole and len(versions) != len(rows)
-        if went or catalogue is not self.fleet.catalogue or any(name not in rows for name in read):
-            known = {host.name: host for host in self.fleet.hosts}
-            names = versions if whole else {**known, **read}
-            hosts = [host for name in names if (host := read.get(name) or known.get(name))]
+        came_or_went = any(host is None or name not in rows for name, host in changed.items())
+        if came_or_went or catalogue is not self.fleet.catalogue:
+            known = {host.name: host for host in self.fleet.hosts} | dict(changed)
+            hosts = [host for host in known.values() if host is not None]
             providers = self.fleet.providers
             self.fleet = Fleet(hosts, catalogue=catalogue, history=self.fleet.history)
             self.fleet.providers = providers
             self.revision += 1
             return True
-        for host in read.values():
-            self.fleet.put(host)
+        for host in changed.values():
+            if host is not None:
+                self.fleet.put(host)
         return False
-
-    def _has_lost_some(self, uow: UnitOfWork, changed: Mapping[str, int]) -> bool:
-        """Return whether hosts were deleted, which the change feed does not report."""
-        came = sum(name not in self.fleet.rows for name in changed)
-        return uow.hosts.count() != len(self.fleet) + came
-
-    def _is_at(self, name: str, version: int) -> bool:
-        host = self.fleet.get(name)
-        return host is not None and host.version == version
 
     def _catalogue(self, uow: UnitOfWork) -> Catalogue:
         entries = uow.catalogue.where(kind=("aggregate", "zone"))
