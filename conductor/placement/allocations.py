@@ -1,7 +1,7 @@
-"""What consumers hold, changed step by step of an instance's life, over any placement service.
+"""Allocate, release, move and heal allocations over any placement service.
 
-Each change reads what is held, writes what should be under the generations read, and starts anew
-where somebody else wrote meanwhile. All of them may happen twice.
+Optimistic concurrency: each change reads the consumers, writes them under the generations that
+were read, and retries on a conflict. All changes are idempotent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WAIT: Final = tenacity.wait_random_exponential(multiplier=0.01, max=1.0)
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of an instance: what it holds where it comes from, what it is to hold there.
+    """A move of an instance: its allocations of the source, and those it gets of the target.
 
     Until it is confirmed or reverted the migration holds the source and the instance the target.
     Of a provider that shares with both (`shared`) only the instance holds something, once: the
@@ -52,7 +52,7 @@ class Move:
 
 
 def allocate(placement: PlacementService, consumer: Consumer, candidate: Candidate) -> None:
-    """Let a consumer that holds nothing hold a candidate.
+    """Allocate a candidate to a consumer without allocations.
 
     Raises `NoValidHost` (`no_capacity`) where it does not fit any more, and `Rejected`
     (`already_claimed`) where the consumer holds something else.
@@ -69,12 +69,12 @@ def allocate(placement: PlacementService, consumer: Consumer, candidate: Candida
 
 
 def release(placement: PlacementService, consumer_id: str) -> None:
-    """Let a consumer hold nothing, whatever it held."""
+    """Release all allocations of a consumer."""
     change(placement, [consumer_id], lambda _: {consumer_id: nothing()})
 
 
 def heal(placement: PlacementService, wanted: Consumer) -> bool:
-    """Let a consumer hold what it should, and say whether it did not before."""
+    """Write the allocations that a consumer should have; say whether they differed."""
     return _write(placement, [wanted.id], lambda _: [wanted])
 
 
@@ -106,7 +106,7 @@ def plan_move(
 
 
 def begin_move(placement: PlacementService, move: Move) -> None:
-    """Let the migration hold the source and the instance the target, both or neither."""
+    """Transfer the source to the migration and allocate the target to the instance, atomically."""
     source = {name: held for name, held in move.source.items() if name not in move.shared}
     target = {
         name: FrozenMap(larger_amounts(held, move.source[name])) if name in move.shared else held
@@ -116,12 +116,12 @@ def begin_move(placement: PlacementService, move: Move) -> None:
 
 
 def confirm_move(placement: PlacementService, move: Move) -> None:
-    """Give back the source: on the same host that is what the instance no longer needs."""
+    """Release the source; on the same host, what the instance no longer needs."""
     _settle(placement, move, move.target, nothing())
 
 
 def revert_move(placement: PlacementService, move: Move) -> None:
-    """Give back the target: the instance holds what it held before."""
+    """Release the target and transfer the source back to the instance."""
     _settle(placement, move, move.source, nothing())
 
 
@@ -130,7 +130,7 @@ def change(
     consumer_ids: Sequence[str],
     wanted: Callable[[Sequence[Consumer]], Mapping[str, ProviderAmounts]],
 ) -> bool:
-    """Replace what consumers hold by what `wanted` makes of it, and say whether that differed."""
+    """Replace allocations by what `wanted` makes of them; say whether that differed."""
 
     def changed(held: Sequence[Consumer]) -> Sequence[Consumer]:
         after = wanted(held)

@@ -1,4 +1,4 @@
-"""What is asked of a placement service: our own tables, or an OpenStack Placement server."""
+"""The port of a placement service: our own tables, or an OpenStack Placement server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conductor.store import Inventory, Provider
 
 @dataclass(frozen=True, slots=True)
 class ProviderQuery:
-    """Which providers are meant; every field that is set must hold."""
+    """A query for providers; every field that is set must hold."""
 
     name: str | None = None
     in_tree: str | None = None
@@ -22,7 +22,7 @@ class ProviderQuery:
 
 
 class PlacementService(Protocol):
-    """Providers in trees, what they have, and who holds what of it.
+    """Providers in trees, their inventories, and the allocations of consumers.
 
     Errors, the same from every adapter: `Conflict` (`generation_conflict`) when somebody wrote
     since the generation given was read; `NoValidHost` (`no_capacity`, naming provider, class,
@@ -36,7 +36,7 @@ class PlacementService(Protocol):
         """Return a provider, or nothing."""
 
     def providers(self, query: ProviderQuery) -> list[Provider]:
-        """Return the providers that the query means, parents before children."""
+        """Return the providers that match the query, parents before children."""
 
     def ensure_provider(
         self, provider_id: str, name: str, parent_id: str | None = None
@@ -49,7 +49,7 @@ class PlacementService(Protocol):
     def set_inventories(
         self, provider_id: str, inventories: Mapping[str, Inventory], generation: int
     ) -> Provider:
-        """Replace what a provider has; less than is in use is taken, none of what is, refused."""
+        """Replace the inventories; less than is in use is accepted, none of it is refused."""
 
     def set_traits(self, provider_id: str, traits: Iterable[str], generation: int) -> Provider:
         """Replace a provider's traits; each must be a standard one or ensured."""
@@ -69,16 +69,16 @@ class PlacementService(Protocol):
         """Return up to `limit` ways to serve the request; the limit bounds the work too."""
 
     def consumer(self, consumer_id: str) -> Consumer:
-        """Return what a consumer holds."""
+        """Return a consumer with its allocations."""
 
     def consumers_of(self, provider_id: str) -> Mapping[str, Resources]:
-        """Return who holds what of one provider, by consumer id."""
+        """Return the allocations of one provider, by consumer id."""
 
     def write(self, consumers: Sequence[Consumer]) -> None:
-        """Replace what each of these consumers holds, all or none, under their generations."""
+        """Replace the allocations of these consumers, all or none, under their generations."""
 
     def reshape(self, shapes: Sequence[Reshaping], consumers: Sequence[Consumer]) -> None:
-        """Replace inventories and what consumers hold of them in one go: nobody sees between."""
+        """Replace inventories and allocations of them atomically."""
 
     def usages(self, project_id: str, user_id: str | None = None) -> Resources:
-        """Return what a project's, or one of its users', consumers hold in all, by class."""
+        """Return the sum of a project's, or one of its users', allocations, by class."""

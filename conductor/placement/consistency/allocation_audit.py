@@ -1,6 +1,6 @@
-"""What does not add up between instances, moves, allocations and the use that is noted.
+"""Finds differences between instances, moves, allocations and the recorded use of providers.
 
-Pure over what one transaction reads: the same books give the same findings. Instances and
+Pure over what one transaction reads: equal records give equal findings. Instances and
 unfinished moves say who should hold what; allocations say who does; hosts and other providers
 note the sum. Consumers of other kinds than these two are somebody else's, and only summed.
 """

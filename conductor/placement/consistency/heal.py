@@ -1,9 +1,9 @@
-"""Putting right what an audit found: one consumer, or one provider, in the caller's transaction.
+"""Repairs what an audit found: one consumer, or one provider, in the caller's transaction.
 
 Everything is read again under locks, in the order in which all lock (instance, then hosts), and
-only what is still wrong is changed. So healing twice changes nothing, and healing late frees
-nothing that somebody claimed meanwhile. What is under a move or an operation, and what nothing
-tells for certain, is refused by name: freed by mistake it would be sold twice.
+only what is still wrong is changed: healing is idempotent, and releases nothing that was claimed
+meanwhile. What a move or an operation is changing, and what the records do not decide, is
+refused: released by mistake it would be allocated twice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A Placement server beside our own tables: asked before a claim counts, told of everything else.
+"""Mirrors our allocations to a Placement server that other services share.
 
-Hosts, inventories and allocations are decided here; other services claim of the same providers
-there. So a claim is made here first (pins and all, in one transaction) and then written there;
-where the server has no room it is taken back. What is given back is found by following the hosts,
-whose version grows with it, and written there soon after.
+Hosts, inventories and allocations are decided here. A claim is committed here first (with its
+placement, in one transaction) and then written to the server; where the server has no capacity it
+is released again. Releases are found in the change feed of hosts, and written soon after.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from models.throttled_log import ThrottledLog
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A consumer that holds something else at the server than here, of one provider."""
+    """A consumer whose allocation of one provider differs between the server and our tables."""
 
     provider: str
     consumer_id: str
@@ -74,7 +73,7 @@ class PlacementMirror:
         self._warnings = ThrottledLog()
 
     def claim(self, consumer_ids: Sequence[str], request_id: str = "") -> None:
-        """Write there what these hold here, all or none; the server logs the request's id too.
+        """Write the allocations of these to the server, all or none; it logs the request's id too.
 
         Raises `NoValidHost` (`no_capacity`) where the server has no room, `Rejected` or `Broken`
         where it will not have a provider of ours as it is (with the `host`, where one is to
