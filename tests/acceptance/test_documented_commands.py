@@ -57,7 +57,13 @@ def documented() -> list[tuple[str, ...]]:
 
 def _words(rest: str) -> list[str]:
     rest = re.split(r"[)&|>…]", rest)[0]
-    return [word for word in shlex.split(rest) if not re.fullmatch(r"[A-Z]+(\.\w+)?", word)]
+    words = shlex.split(rest)
+    return [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        # A placeholder stays where it is the value of an option.
+        if before.startswith("--") or not re.fullmatch(r"[A-Z]+(\.\w+)?", word)
+    ]
 
 
 @pytest.fixture(scope="module")
