@@ -27,11 +27,12 @@ demo: $(INSTALLED) ## see the main job done, in one process, with simulated host
 test: $(INSTALLED) services ## run every test, on real RabbitMQ, PostgreSQL and Redis too
 	@$(BIN)/python -m tests.halves
 
-check: $(INSTALLED) ## style, formatting, types and who may import whom
+check: $(INSTALLED) ## style, formatting, types, words and who may import whom
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.house.words
 
 format: $(INSTALLED) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix

@@ -25,13 +25,15 @@ DOCUMENTS = sorted(path for path in TRACKED if path.endswith(".md") and path != 
 IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
 A_PATH = re.compile(rf"(?:{'|'.join(ROOTS)})/[\w./-]*|[\w/]+\.(?:py|md|sh|yaml)")
 A_MODULE = re.compile(rf"(?:{'|'.join(ROOTS[:5])})(?:\.\w+)+")
-TASKS = {
+NO_MODULES = {
+    "conductor.filters",
+    "conductor.weighers",
     *re.findall(
         r"^#+ `?(conductor\.\w+)", (CHECKOUT / "docs/messages.md").read_text(), re.MULTILINE
     ),
     *(f"conductor.{path.stem}" for path in (CHECKOUT / "conductor/operations").glob("*.py")),
 }
-"""Names of messages, which look like modules and are none."""
+"""Names of messages and of entry points, which look like modules and are none."""
 A_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -63,7 +65,7 @@ def test_every_path_and_module_in_backticks_exists(document: str) -> None:
         path = name.partition(":")[0].removeprefix("./")
         if A_PATH.fullmatch(path) and "NNNN" not in path:
             missing += [] if is_there(document, path) else [name]
-        elif A_MODULE.fullmatch(name) and name not in TASKS and not is_module(name):
+        elif A_MODULE.fullmatch(name) and name not in NO_MODULES and not is_module(name):
             missing.append(name)
     assert not missing, "these have moved or gone"
 

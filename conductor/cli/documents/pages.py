@@ -30,7 +30,7 @@ Schemas of all of them, `conductor schema --format asyncapi` the whole as an Asy
 
 Every message says its version, 1 where it does not. Older versions are converted. A newer one than
 the running release knows fails with the code `version_unsupported` and is kept among the dead
-letters until that release is upgraded.
+messages until that release is upgraded.
 """
 _ANSWERED: Final = """\
 One of these comes to the queue that a request names in `reply_to`, as plain JSON; the AMQP property
