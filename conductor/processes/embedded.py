@@ -241,7 +241,7 @@ class Embedded:
             except Unreachable:
                 if agent.running:
                     raise
-                log.info("a letter is lost with its agent", host=name, id=outgoing.id)
+                log.info("a message is lost with its agent", host=name, id=outgoing.id)
 
         self._consume(compute_queue(name), instruct)
 

@@ -45,5 +45,5 @@ def test_a_message_that_a_killed_agent_held_is_lost_with_it_and_no_error(tmp_pat
         )
         assert Slow.taken.wait(5)
         system.crash("host-0")
-    assert "a letter is lost with its agent" in [line["event"] for line in lines]
+    assert "a message is lost with its agent" in [line["event"] for line in lines]
     assert not [line for line in lines if line["log_level"] in ("error", "critical")]

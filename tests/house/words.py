@@ -68,7 +68,8 @@ MEANT: Final = re.compile(
     r"|(lower[\s-]?case|upper[\s-]?case|capital|only|with|the|[0-9,]+|small|ASCII)[\s_]letters?\b"
     r"|letters?,? (and|or) digits?|letters, digits|digits,? (and|or) letters"
     r"|container manifest|in sight|line of sight"
-    r"|reports\.(hello|manifest)|conductor_outbox_letters|CONDUCTOR_MANIFEST_S|--habit|habit is odd",
+    r"|reports\.(hello|manifest)|conductor_outbox_letters|CONDUCTOR_MANIFEST_S"
+    r"|--habit|habit is odd",
     re.IGNORECASE,
 )
 """What these words mean to everybody: dead letters, the alphabet; and published names."""

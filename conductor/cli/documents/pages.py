@@ -29,8 +29,8 @@ shows both. A field that is not listed here is refused by name. `conductor schem
 Schemas of all of them, `conductor schema --format asyncapi` the whole as an AsyncAPI document.
 
 Every message says its version, 1 where it does not. Older versions are converted. A newer one than
-the running release knows fails with the code `version_unsupported` and is kept among the dead
-messages until that release is upgraded.
+the running release knows fails with the code `version_unsupported` and is kept as a dead letter
+until that release is upgraded.
 """
 _ANSWERED: Final = """\
 One of these comes to the queue that a request names in `reply_to`, as plain JSON; the AMQP property
