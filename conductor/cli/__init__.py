@@ -1,4 +1,4 @@
-"""The commands and the composition root: above everything, imported by nothing."""
+"""The command line: above everything, imported by nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What commands read from their arguments, and refuse in one line."""
+"""Arguments parsed into values, or refused in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
@@ -27,8 +27,16 @@ def member(kind: type[E], text: str | None, field: str) -> E | None:
     """Return the member that a text names in any case; raise `Rejected` when it names none."""
     if text is None:
         return None
-    for item in kind:
-        if item.value.lower() == text.lower():
-            return item
-    known = ", ".join(item.value for item in kind)
-    raise Rejected("value_unknown", f"{field} is {text}: should be one of {known}", key=field)
+    for value in kind:
+        if value.value.lower() == text.lower():
+            return value
+    choice([value.value for value in kind], text, field)
+    return None
+
+
+def choice(known: Sequence[str], text: str | None, field: str) -> str | None:
+    """Return the text; raise `Rejected` when it is none of those that are known."""
+    if text is not None and text not in known:
+        message = f"{field} is {text}: should be one of {', '.join(known)}"
+        raise Rejected("value_unknown", message, key=field)
+    return text

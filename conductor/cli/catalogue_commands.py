@@ -47,11 +47,11 @@ def add_group(app: typer.Typer, kind: Kind, create: Callable[..., None]) -> type
 
 
 def define(kind: Kind, body: Mapping[str, Any], output: Format | None) -> None:
-    """Ask a running system to define an entry, wait, and print the entry as it is kept."""
+    """Request the definition of an entry, wait, and print the entry as it is stored."""
     given = {name: value for name, value in body.items() if value is not None}
     request = {"entry": kind.entry, "body": given}
     with open_database() as here:
-        _ask(here, DefineEntry.task, request)
+        _request_and_wait(here, DefineEntry.task, request)
         entry = _entry(here, kind, str(given.get("id") or given["name"]))
     row = entry_view(entry)
     for warning in row.get("warnings", ()):
@@ -83,7 +83,7 @@ def _delete(kind: Kind) -> Callable[..., None]:
     def delete(name: Name) -> None:
         with open_database() as here:
             _entry(here, kind, name)
-            _ask(here, RemoveEntry.task, {"entry": kind.entry, "name": name})
+            _request_and_wait(here, RemoveEntry.task, {"entry": kind.entry, "name": name})
         say(f"deleted: {name}")
 
     delete.__doc__ = "Remove one; instances keep the copies that they were built from."
@@ -99,7 +99,7 @@ def _entry(here: DatabaseAccess, kind: Kind, name: str) -> CatalogueEntry:
     return entry
 
 
-def _ask(here: DatabaseAccess, task: str, request: Mapping[str, Any]) -> None:
+def _request_and_wait(here: DatabaseAccess, task: str, request: Mapping[str, Any]) -> None:
     body = {"context": {"project_id": DEFAULT_PROJECT}, **request}
     operation_id = send_request(here, task, body)
     text, code = verdict(await_end(here.store, operation_id, ANSWER_WITHIN_S))

@@ -68,7 +68,7 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     first = next((word for word in words if not word.startswith("-")), None)
     wanted = MODULES.get(first) if first is not None and words[0] == first else None
     app = typer.Typer(
-        help="A control plane for virtual machines: build them, ask why, see where they are.",
+        help="A control plane for virtual machines: build them, explain placements, draw hosts.",
         no_args_is_help=True,
         add_completion=wanted is None,
         pretty_exceptions_enable=False,
@@ -79,8 +79,8 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(given: bool) -> None:
+    if given:
         try:
             release = version(DISTRIBUTION)
         except PackageNotFoundError:
@@ -97,7 +97,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """A control plane for virtual machines: build them, ask why, see where they are.
+    """A control plane for virtual machines: build them, explain placements, draw hosts.
 
     Settings come from CONDUCTOR_* variables; without a broker everything runs in one process,
     started by `conductor up`. --debug, anywhere, shows where a failure came from.

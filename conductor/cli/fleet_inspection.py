@@ -1,122 +1,85 @@
-"""What the commands about scheduling look at: the fleet as the scheduler sees it, and who is on it.
+"""The fleet as the scheduler sees it, with its guests, for `explain`, `what-if` and `capacity`.
 
-Everything is read in one transaction; what is tried on the fleet stays in this process.
+It is read in one transaction; what is tried on it stays in this process.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from conductor.cli.inspected_requests import (
+    InstanceRequirements,
+    instance_spec,
+    moving_instance_spec,
+    new_instance_spec,
+)
 from conductor.cli.store_queries import chunks
-from conductor.operations.steps.build_request import NO_IMAGE, flavor_of, image_of
 from conductor.placement.local.host_claims import HostAllocation, without_allocation
 from conductor.placement.providers import Resources
 from conductor.processes.embedded import scheduling_settings
 from conductor.scheduling.analysis.what_if import Guest
-from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.fleet_cache import FleetCache
 from conductor.scheduling.request.request_spec import RequestSpec
-from conductor.scheduling.request.select_hosts import RequestSpecs, with_move_targets
 from conductor.scheduling.request.shared_providers import ProviderAmounts
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.settings import Settings
 from conductor.store import Allocation, Instance, UnitOfWork
-from models.errors import Rejected
-from models.hardware import FrozenMap, Image
+from models.hardware import FrozenMap
 from models.lifecycle import UNFINISHED, InstanceState
-from models.messages.internal import HostRequest, SelectHosts, Token
-
-_NOBODY = "00000000-0000-0000-0000-000000000000"
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What is asked about: a flavor by name, perhaps an image, and wishes about hosts."""
-
-    flavor: str
-    image: str | None = None
-    project: str = ""
-    zone: str | None = None
-    host: str | None = None
-    group: str | None = None
 
 
 class FleetInspection:
-    """The fleet and who is on it, within one reading transaction."""
+    """The fleet and its guests, within one reading transaction."""
 
     def __init__(self, uow: UnitOfWork, settings: Settings) -> None:
         self._uow = uow
-        # Without chance: asked twice, the answer is the same.
+        # Without chance: the same query has the same answer.
         self.settings: SchedulingSettings = replace(scheduling_settings(settings), seed=None)
-        view = FleetCache(self.settings)
-        view.refresh(uow)
-        self.fleet: Fleet = view.fleet
+        cache = FleetCache(self.settings)
+        cache.refresh(uow)
+        self.fleet = cache.fleet
         self.now = uow.now
 
-    def request_spec_of(self, wish: Wish) -> RequestSpec:
-        """Return what a new instance would ask; raise `Rejected` for an unknown name."""
-        flavor = flavor_of(wish.flavor, self._uow, "flavor")
-        image = NO_IMAGE
-        if wish.image is not None:
-            body = image_of(wish.image, self._uow, "image")
-            image = Image(body.id, body.name or "", body.properties)
-        for kind, name in (("zone", wish.zone), ("server_group", wish.group)):
-            if name is not None and self._uow.catalogue.get(kind, name) is None:
-                what = kind.replace("_", " ")
-                raise Rejected(f"{kind}_unknown", f"{what} is {name}: no such {what}", key=kind)
-        if wish.host is not None and self.fleet.get(wish.host) is None:
-            raise Rejected("host_unknown", f"host is {wish.host}: no such host", key="host")
-        spec = {"availability_zone": wish.zone, "host": wish.host}
-        instance = Instance(
-            id=_NOBODY,
-            name="what-if",
-            project_id=wish.project,
-            user_id="",
-            state=InstanceState.BUILDING,
-            flavor=flavor,
-            image=image,
-            request_spec={key: value for key, value in spec.items() if value is not None},
-            group=wish.group,
-            created_at=self.now,
-            updated_at=self.now,
-        )
-        return self._demand(instance)
+    def request_spec_of(self, requirements: InstanceRequirements) -> RequestSpec:
+        """Return the request spec of a new instance; raise `Rejected` for an unknown name."""
+        return new_instance_spec(self._uow, self.fleet, requirements)
 
     def request_spec_again(self, instance: Instance, operation_id: str) -> RequestSpec:
-        """Return what an operation asked for an instance, as of now, with its own use given back.
+        """Return what an operation would request for an instance now, with its own use released.
 
-        What its instance holds today, and what a move of it holds, is taken off the fleet.
+        The allocations of the instance, and of a move of it, are released on this fleet.
         """
         moves = self._uow.migrations.where(instance_id=instance.id, operation_id=operation_id)
         for consumer in (instance.id, *(move.id for move in moves)):
-            for held in self._uow.allocations.where(consumer_id=consumer):
-                self._give_back(held, instance)
-        message = _message(instance.id, operation_id, moves[-1].id if moves else None)
-        requesting = with_move_targets(self._uow, message, {instance.id: instance})[instance.id]
-        # Its allocations from providers other than hosts have been released above.
-        return replace(self._demand(requesting, message), allocated=FrozenMap({}))
+            for allocation in self._uow.allocations.where(consumer_id=consumer):
+                self._release(allocation, instance)
+        return moving_instance_spec(
+            self._uow, instance, operation_id, moves[-1].id if moves else None
+        )
 
     def guests_of(self, hosts: Iterable[str]) -> Mapping[str, Sequence[Guest]]:
-        """Return who is on these hosts, but for what a move holds of its source."""
+        """Return the guests of these hosts, without the source allocations of moves."""
         names = sorted(set(hosts))
         guests: dict[str, list[Guest]] = defaultdict(list)
         for some in chunks(names):
-            held = {
-                (item.consumer_id, item.provider): item
-                for item in self._uow.allocations.where(provider=some, consumer_kind="instance")
+            allocations = {
+                (allocation.consumer_id, allocation.provider): allocation
+                for allocation in self._uow.allocations.where(
+                    provider=some, consumer_kind="instance"
+                )
             }
             for instance in self._uow.instances.where(host=some):
-                allocation = held.get((instance.id, instance.host or ""))
+                allocation = allocations.get((instance.id, instance.host or ""))
                 if allocation is not None:
                     guests[allocation.provider].append(self._guest(instance, allocation))
         return guests
 
     def movable_on(self, host: str) -> Sequence[Guest]:
-        """Return who on a host could be moved now: at rest, and not on the move."""
+        """Return the guests of a host that could be moved now: no operation, no move."""
         resting = {
             instance.id
             for instance in self._uow.instances.where(host=host)
@@ -131,50 +94,43 @@ class FleetInspection:
         guests = self.guests_of([host]).get(host, ())
         return [guest for guest in guests if guest.instance_id in resting - busy]
 
-    def _guest(self, instance: Instance, held: Allocation) -> Guest:
-        holding = HostAllocation(instance.id, held.project_id, instance.placement, held.amounts)
-        beside = self._beside.get(instance.id, FrozenMap({}))
-        return Guest(instance.id, instance.name, holding, self._demand(instance), beside)
+    def _guest(self, instance: Instance, allocation: Allocation) -> Guest:
+        on_host = HostAllocation(
+            instance.id, allocation.project_id, instance.placement, allocation.amounts
+        )
+        shared = self._shared_allocations.get(instance.id, FrozenMap({}))
+        spec = instance_spec(self._uow, instance)
+        return Guest(instance.id, instance.name, on_host, spec, shared)
 
     @cached_property
-    def _beside(self) -> Mapping[str, ProviderAmounts]:
-        """What instances hold of providers that are no hosts, by instance."""
-        held: dict[str, dict[str, Resources]] = defaultdict(dict)
+    def _shared_allocations(self) -> Mapping[str, ProviderAmounts]:
+        """Allocations of providers that are no hosts, by instance."""
+        found: dict[str, dict[str, Resources]] = defaultdict(dict)
         names = self.fleet.providers.names
         for some in chunks(sorted(names)):
             for allocation in self._uow.allocations.where(provider=some, consumer_kind="instance"):
-                held[allocation.consumer_id][names[allocation.provider]] = allocation.amounts
-        return held
+                found[allocation.consumer_id][names[allocation.provider]] = allocation.amounts
+        return found
 
-    def _demand(self, instance: Instance, message: SelectHosts | None = None) -> RequestSpec:
-        asking = message or _message(instance.id, _NOBODY, None)
-        return RequestSpecs(self._uow, asking).of(replace(instance, host=None, placement=None))
-
-    def _give_back(self, held: Allocation, instance: Instance) -> None:
-        host = self.fleet.get(held.provider)
+    def _release(self, allocation: Allocation, instance: Instance) -> None:
+        host = self.fleet.get(allocation.provider)
         if host is None:
-            for provider in self._uow.providers.where(name=held.provider):
-                given = {provider.id: held.amounts}
-                self.fleet.providers = self.fleet.providers.release(given)
+            for provider in self._uow.providers.where(name=allocation.provider):
+                amounts = {provider.id: allocation.amounts}
+                self.fleet.providers = self.fleet.providers.release(amounts)
             return
-        placement = next(iter(self._placements(held, instance)), None)
-        holding = HostAllocation(held.consumer_id, held.project_id, placement, held.amounts)
-        self.fleet.put(without_allocation(host, holding, self.now))
+        placement = next(iter(self._placements(allocation, instance)), None)
+        on_host = HostAllocation(
+            allocation.consumer_id, allocation.project_id, placement, allocation.amounts
+        )
+        self.fleet.put(without_allocation(host, on_host, self.now))
 
-    def _placements(self, held: Allocation, instance: Instance) -> Iterator[Any]:
-        """Yield the placement that goes with an allocation: of a move's end, or the instance's."""
+    def _placements(self, allocation: Allocation, instance: Instance) -> Iterator[Any]:
+        """Yield the placement of an allocation: that of a move's end, or the instance's."""
         for move in self._uow.migrations.where(instance_id=instance.id, state=tuple(UNFINISHED)):
-            if held.consumer_id == move.id and move.source == held.provider:
+            if allocation.consumer_id == move.id and move.source == allocation.provider:
                 yield move.source_placement
-            elif held.consumer_id == instance.id and move.target == held.provider:
+            elif allocation.consumer_id == instance.id and move.target == allocation.provider:
                 yield move.target_placement
-        if instance.host == held.provider:
+        if instance.host == allocation.provider:
             yield instance.placement
-
-
-def _message(instance_id: str, operation_id: str, migration_id: str | None) -> SelectHosts:
-    token = Token(operation_id=operation_id, step="look", attempt=1, sequence=0)
-    host_request = HostRequest(
-        instance_id=instance_id, operation_id=operation_id, migration_id=migration_id
-    )
-    return SelectHosts(token=token, host_requests=(host_request,))

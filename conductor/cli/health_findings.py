@@ -14,7 +14,9 @@ from conductor.cli.rendering.json_views import HostStatus, host_view, moment, un
 from conductor.clock_agreement import CLOCK
 from conductor.liveness import MOST_UNANSWERED, UNANSWERED_AFTER_S, unanswered
 from conductor.operations.engine.wait_reasons import ON_HOST
-from conductor.store import OperationRecord, Tally, UnitOfWork
+from conductor.processes.database_access import ALIVE_WITHIN_S
+from conductor.settings import Settings
+from conductor.store import OperationRecord, Registration, Tally, UnitOfWork
 from conductor.upkeep import REFUSED_REPORTS
 from models.ids import compute_queue
 from models.json_types import JsonDict
@@ -24,8 +26,10 @@ from tasks.queue_depths import Depth
 
 State: TypeAlias = Literal["ok", "away", "degraded"]
 AT_WORK_AT_MOST_S: Final = 300.0
-"""So long an ask may be out whose host says that it is at work on it."""
+"""So long a dispatch may wait whose host reports that it is at work on it."""
 ECHO_WITHIN_S: Final = 20.0
+_STALE_FACTOR: Final = 3.0
+_NAMED_MOST: Final = 3
 MOST_ROWS: Final = 10
 
 _READERS: Final = {
@@ -38,7 +42,7 @@ _READERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; `needed` says whether without it nothing is `ok`."""
+    """The state of one thing; `needed` says whether the system is away without it."""
 
     name: str
     state: State
@@ -48,8 +52,8 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `-o json` prints."""
-        told = {"name": self.name, "state": self.state, "needed": self.needed}
-        return {**told, "detail": self.detail, **self.more}
+        row = {"name": self.name, "state": self.state, "needed": self.needed}
+        return {**row, "detail": self.detail, **self.more}
 
 
 def of_queues(found: Mapping[str, Depth], hosts_up: Iterable[str]) -> Iterator[Finding]:
@@ -78,6 +82,26 @@ def _unread(queue: str, depth: Depth, remedy: str) -> Finding:
     return Finding(f"queue {queue}", "degraded", True, detail, {"messages": depth.messages})
 
 
+def of_hosts(statuses: Sequence[HostStatus]) -> Finding:
+    """Return how many hosts are up; those that an operator has disabled or forced down are fine."""
+    views = [host_view(status) for status in statuses]
+    states = [view["state"] for view in views]
+    up = states.count("up")
+    others = ", ".join(
+        f"{states.count(state)} {state}" for state in sorted(set(states)) if state != "up"
+    )
+    wrong = [
+        f"{view['name']}: {view['reason']}"
+        for view, status in zip(views, statuses, strict=True)
+        if view["state"] in ("down", "degraded") and not status.host.forced_down
+    ]
+    why = "; ".join([*wrong[:3], *([f"{len(wrong) - 3} more"] if len(wrong) > 3 else [])])
+    detail = f"{up} of {len(states)} up" + (f" ({others})" if others else "")
+    detail += f": {why}" if why else ""
+    state: State = "degraded" if wrong else "ok"
+    return Finding("hosts", state if up else "away", False, detail)
+
+
 def of_periodic_work(troubles: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     """Return what processes have noted of themselves (`conductor.upkeep.troubles`)."""
     for name, why in troubles:
@@ -89,30 +113,12 @@ def of_periodic_work(troubles: Iterable[tuple[str, str]]) -> Iterator[Finding]:
             yield Finding(f"work of {name}", "away", part != CLOCK, why)
 
 
-def of_hosts(sights: Sequence[HostStatus]) -> Finding:
-    """Return how many hosts are up; those that an operator has taken out are no trouble."""
-    views = [host_view(status) for status in sights]
-    states = [view["state"] for view in views]
-    up = states.count("up")
-    others = ", ".join(
-        f"{states.count(state)} {state}" for state in sorted(set(states)) if state != "up"
-    )
-    wrong = [
-        f"{view['name']}: {view['reason']}"
-        for view, status in zip(views, sights, strict=True)
-        if view["state"] in ("down", "degraded") and not status.host.forced_down
-    ]
-    why = "; ".join([*wrong[:3], *([f"{len(wrong) - 3} more"] if len(wrong) > 3 else [])])
-    detail = f"{up} of {len(states)} up" + (f" ({others})" if others else "")
-    detail += f": {why}" if why else ""
-    state: State = "degraded" if wrong else "ok"
-    return Finding("hosts", state if up else "away", False, detail)
-
-
 def of_waiting(uow: UnitOfWork) -> Iterator[Finding]:
-    """Return the asks that nobody answers, messages that do not leave, and reports unread."""
+    """Return dispatches without a reply, messages that are not published, and reports unread."""
     found = unanswered(uow)
-    yield from _at_most([_unanswered(record, uow) for record in found], "more asks unanswered")
+    yield from _at_most(
+        [_unanswered(record, uow) for record in found], "more dispatches unanswered"
+    )
     oldest_at = uow.outbox.oldest_at()
     if oldest_at is not None and uow.now - oldest_at > UNANSWERED_AFTER_S:
         rows = uow.outbox.older_than(uow.now - UNANSWERED_AFTER_S, MOST_UNANSWERED)
@@ -130,14 +136,14 @@ def of_waiting(uow: UnitOfWork) -> Iterator[Finding]:
 
 
 def _unanswered(record: OperationRecord, uow: UnitOfWork) -> Finding:
-    ask = unanswered_view(record, uow.now) or {}
-    who = ask["host"] or "the scheduler"
-    for_s = ask["for_s"]
-    at_work = ask["host"] is not None and _is_at_work(uow, ask["host"], record.id)
+    dispatch = unanswered_view(record, uow.now) or {}
+    who = dispatch["host"] or "the scheduler"
+    for_s = dispatch["for_s"]
+    at_work = dispatch["host"] is not None and _is_at_work(uow, dispatch["host"], record.id)
     doing = f"{who} is at work on" if at_work else f"{who} has not answered"
-    detail = f"{doing} {ask['verb']} for {seconds_text(for_s)}: {record.kind} {record.id}"
+    detail = f"{doing} {dispatch['verb']} for {seconds_text(for_s)}: {record.kind} {record.id}"
     fine = at_work and for_s < AT_WORK_AT_MOST_S
-    more = {"operation_id": record.id, "kind": record.kind, **ask}
+    more = {"operation_id": record.id, "kind": record.kind, **dispatch}
     return Finding("unanswered", "ok" if fine else "degraded", True, detail, more)
 
 
@@ -156,8 +162,13 @@ def oldest_of(tallies: Iterable[Tally], now: float) -> list[JsonDict]:
         on = "host" if layer == ON_HOST.rstrip(":") else layer
         rows.setdefault((tally.kind, on), []).extend([tally.count, tally.oldest_at])
     found = [
-        {"kind": kind, "waits_for": on, "count": sum(item[::2]), "oldest_s": now - min(item[1::2])}
-        for (kind, on), item in rows.items()
+        {
+            "kind": kind,
+            "waits_for": on,
+            "count": sum(pairs[::2]),
+            "oldest_s": now - min(pairs[1::2]),
+        }
+        for (kind, on), pairs in rows.items()
     ]
     return sorted(found, key=lambda row: -row["oldest_s"])
 
@@ -177,3 +188,54 @@ def _at_most(rows: Sequence[Finding], what: str) -> Iterator[Finding]:
     if len(rows) > MOST_ROWS:
         worst: State = "degraded" if any(row.state != "ok" for row in rows[MOST_ROWS:]) else "ok"
         yield Finding("more", worst, True, f"{len(rows) - MOST_ROWS} {what}")
+
+
+def of_processes(uow: UnitOfWork, settings: Settings) -> list[Finding]:
+    """Count processes with a recent heartbeat; an embedded system has no scheduler of its own."""
+    within_s = max(ALIVE_WITHIN_S, _STALE_FACTOR * settings.heartbeat_s)
+    kinds = ("conductor",) if settings.embedded else ("conductor", "scheduler")
+    findings = []
+    for kind in kinds:
+        ages = [uow.now - beat.seen_at for beat in uow.heartbeats.where(kind=kind)]
+        fresh = [age for age in ages if age <= within_s]
+        newest = f", newest seen {seconds_text(max(0.0, min(ages)))} ago" if ages else ""
+        state: State = "ok" if fresh else "away"
+        findings.append(Finding(f"{kind}s", state, True, f"{len(fresh)} alive{newest}"))
+    return findings
+
+
+def of_workers(uow: UnitOfWork) -> Iterable[Finding]:
+    """Name hosts with unexpected guests, workers that were refused, and notes of workers."""
+    troubled = uow.registrations.where(troubled=True)
+    strange = [registration for registration in troubled if registration.unexpected_count]
+    if strange:
+        count = sum(registration.unexpected_count for registration in strange)
+        yield Finding("guests", "away", False, f"{count} unexpected ones {_on(strange)}")
+    for name, words in (
+        (
+            "workers",
+            [
+                (registration.host, registration.refused.get("reason"))
+                for registration in troubled
+                if registration.refused
+            ],
+        ),
+        (
+            "notes",
+            [
+                (registration.host, n.get("message"))
+                for registration in troubled
+                for n in registration.notes
+            ],
+        ),
+    ):
+        if words:
+            detail = "; ".join(f"{host}: {text}" for host, text in words[:_NAMED_MOST])
+            more = f"; {len(words) - _NAMED_MOST} more" if len(words) > _NAMED_MOST else ""
+            yield Finding(name, "away", False, detail + more)
+
+
+def _on(hosts: Sequence[Registration]) -> str:
+    named = [f"{host.host} ({host.unexpected_count})" for host in hosts[:_NAMED_MOST]]
+    more = f" and {len(hosts) - _NAMED_MOST} more hosts" if len(hosts) > _NAMED_MOST else ""
+    return f"left alone on {', '.join(named)}{more}: see `hosts show`"

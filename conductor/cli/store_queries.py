@@ -1,4 +1,4 @@
-"""What commands read of the database, a few statements a command whatever the number of rows."""
+"""Queries of the commands: a few statements each, whatever the number of rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from conductor.cli.rendering.json_views import Action, HostStatus, Story
+from conductor.cli.rendering.json_views import Action, HostStatus, OperationHistory
 from conductor.cli.rendering.render_layout import Guest
 from conductor.operations.engine.wait_reasons import ON_HOST
 from conductor.store import (
@@ -32,7 +32,9 @@ _CHUNK = 500
 """Keys a statement: databases limit how many values one may hold."""
 
 
-def stories_of(uow: UnitOfWork, records: Sequence[OperationRecord]) -> dict[str, Story]:
+def histories_of(
+    uow: UnitOfWork, records: Sequence[OperationRecord]
+) -> dict[str, OperationHistory]:
     """Return children, events and decisions of many operations."""
     ids = [record.id for record in records]
     children: dict[str, list[Any]] = defaultdict(list)
@@ -45,17 +47,17 @@ def stories_of(uow: UnitOfWork, records: Sequence[OperationRecord]) -> dict[str,
             events[event.operation_id].append(event)
         for decision in uow.decisions.where(operation_id=some):
             decisions[decision.operation_id].append(decision)
-    return {id_: Story(children[id_], events[id_], decisions[id_]) for id_ in ids}
+    return {id_: OperationHistory(children[id_], events[id_], decisions[id_]) for id_ in ids}
 
 
-def full_history(uow: UnitOfWork, record: OperationRecord) -> Story:
-    """Return the story of one operation, with the decisions made for its children."""
-    story = stories_of(uow, [record])[record.id]
-    ids = [child.id for child in story.children]
+def full_history(uow: UnitOfWork, record: OperationRecord) -> OperationHistory:
+    """Return the history of one operation, with the decisions made for its children."""
+    history = histories_of(uow, [record])[record.id]
+    ids = [child.id for child in history.children]
     decisions = [
         decision for some in chunks(ids) for decision in uow.decisions.where(operation_id=some)
     ]
-    return replace(story, decisions=[*story.decisions, *decisions])
+    return replace(history, decisions=[*history.decisions, *decisions])
 
 
 def operations_on_host(uow: UnitOfWork, host: str, found: Iterable[OperationRecord]) -> set[str]:
@@ -68,7 +70,7 @@ def operations_on_host(uow: UnitOfWork, host: str, found: Iterable[OperationReco
     return {id_ for record in touching for id_ in (record.id, record.parent_id) if id_}
 
 
-def operation_statuses_of(
+def host_statuses_of(
     uow: UnitOfWork, hosts: Sequence[Host], down_after_s: float
 ) -> list[HostStatus]:
     """Return hosts with their heartbeats and the instances that hold something of them."""
@@ -173,7 +175,7 @@ def actions_of(uow: UnitOfWork, text: str) -> list[Action]:
 
 
 def _action(uow: UnitOfWork, record: OperationRecord, move: Migration | None) -> Action:
-    """Return one, with what was decided and told of the request that it belongs to."""
+    """Return one action, with the decisions and events of the request that it belongs to."""
     ids = [record.id, record.parent_id] if record.parent_id else [record.id]
     return Action(
         record,

@@ -39,7 +39,7 @@ def test_a_build_that_never_found_a_host_has_an_action_with_what_the_scheduler_s
     assert (row["kind"], row["state"], who(row)) == ("build_instance", "FAILED", WHO)
     assert row["error"]["code"] == "no_valid_host"
     assert row["created_at"] <= row["ended_at"]
-    events = {item["event"]: item["detail"] for item in row["events"]}
+    events = {event["event"]: event["detail"] for event in row["events"]}
     assert events["accepted"] == "conductor.build_instances"
     assert events["scheduled"].startswith("no valid host: 3 hosts")
     assert row["parent_id"] == operation_id
@@ -69,7 +69,7 @@ def test_a_deleted_instance_still_tells_everything_that_was_done_to_it(
     assert (rows[1]["operation_id"], migration["source"]) == (moved, "beta")
     assert (migration["kind"], migration["state"]) == ("migration", "confirmed")
     assert [row["migration"] for row in rows if row is not rows[1]] == [None] * 4
-    assert any(item["event"] == "scheduled" for item in rows[0]["events"])
+    assert any(event["event"] == "scheduled" for event in rows[0]["events"])
 
 
 def test_a_failed_action_says_why_and_a_person_reads_it_in_a_table(

@@ -75,7 +75,7 @@ def test_right_books_agree() -> None:
         (lambda: with_cell(page_pools=(PagePool(4, 1048576, used=1),)), "pages, noted 1"),
         (lambda: with_cell(page_pools=(PagePool(4, 1000, used=262144),)), "are in use"),
         (twin, "are pinned twice"),
-        (lambda: replace(RIGHT, allocations=[]), "holds nothing"),
+        (lambda: replace(RIGHT, allocations=[]), "has no allocation"),
         (lambda: replace(RIGHT, instances=[]), "is not there"),
         (lambda: replace(RIGHT, hosts=[replace(HOST, used={"PCPU": 1})]), "noted is"),
         (
@@ -85,7 +85,10 @@ def test_right_books_agree() -> None:
             "more than it has",
         ),
         (lambda: replace(RIGHT, domains={}), "should run and does not"),
-        (lambda: replace(RIGHT, domains={"alpha": [DOMAIN], "beta": [DOMAIN]}), "nobody wants it"),
+        (
+            lambda: replace(RIGHT, domains={"alpha": [DOMAIN], "beta": [DOMAIN]}),
+            "no instance should",
+        ),
     ],
 )
 def test_what_does_not_add_up_is_named(wrong: Callable[[], Books], named: str) -> None:

@@ -62,7 +62,7 @@ def test_an_operation_that_asked_for_no_host_says_so(stocked: Cli) -> None:
     built(stocked, "halted")
     stopped = stocked("stop", "halted", "--wait")
     shown = stocked("explain", stopped.out.strip()).json
-    assert shown["answer"] == "stop_instance asked for no host"
+    assert shown["answer"] == "stop_instance requested no host"
     assert shown["decisions"] == []
 
 
@@ -78,7 +78,9 @@ def test_what_would_happen_is_told_without_doing_it(stocked: Cli) -> None:
     asked = stocked("what-if", "--flavor", "small", "--image", "cirros", "--count", 2)
     assert asked.code == 0
     assert asked.json["fits"] is True
-    assert [set(item) >= {"host", "cells", "story"} for item in asked.json["placed"]] == [True] * 2
+    assert [set(placed) >= {"host", "cells", "story"} for placed in asked.json["placed"]] == [
+        True
+    ] * 2
     usage = [row["usage"] for row in stocked("hosts", "list").json]
     assert usage == [row["usage"] for row in before]
 
@@ -101,7 +103,7 @@ def test_how_many_more_fit_is_counted_with_and_without_losses(stocked: Cli) -> N
     assert surviving["hosts"] == 1
     assert 0 <= surviving["more"] < plain["more"]
     text = stocked("capacity", "--flavor", "small", "--survive", 1, "-o", "table").out
-    assert "keeping room for the loss of 1" in text
+    assert "keeping headroom for the loss of 1" in text
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from conductor.cli.health_findings import (
     oldest_of,
     running_text,
 )
-from conductor.cli.rendering.json_views import Story, operation_view, unanswered_view
-from conductor.cli.store_queries import operation_statuses_of
+from conductor.cli.rendering.json_views import OperationHistory, operation_view, unanswered_view
+from conductor.cli.store_queries import host_statuses_of
 from conductor.processes.metrics_exporter import SystemMetrics
 from conductor.store import Heartbeat, OutboxRow
 from models.messages.internal import ECHO, REPORTS, SCHEDULER
@@ -93,7 +93,7 @@ def test_many_unanswered_asks_are_ten_rows_and_a_count() -> None:
     wait(world, 35, SCHEDULER)
     rows = found(world)
     assert len(rows) == 11
-    assert rows[-1].detail == "5 more asks unanswered"
+    assert rows[-1].detail == "5 more dispatches unanswered"
 
 
 def test_lists_and_metrics_say_the_same() -> None:
@@ -101,7 +101,7 @@ def test_lists_and_metrics_say_the_same() -> None:
     stop = stopping(world)
     wait(world, 40, "compute_host-0")
     record = world.operation(stop)
-    view = operation_view(record, Story(), world.now)
+    view = operation_view(record, OperationHistory(), world.now)
     assert view["asked"] == unanswered_view(record, world.now)
     assert (view["asked"]["host"], view["asked"]["verb"]) == ("host-0", "power_off")
     registry = CollectorRegistry()
@@ -125,7 +125,7 @@ def test_messages_that_cannot_leave_are_named_with_their_queues() -> None:
     row = OutboxRow("m-1", world.now - 40.0, "compute_gone", "compute.spawn", {})
     with world.store.begin() as uow:
         uow.outbox.add(row)
-    (finding,) = [item for item in found(world) if item.name == "outbox"]
+    (finding,) = [finding for finding in found(world) if finding.name == "outbox"]
     assert finding.state == "degraded"
     assert "compute_gone" in finding.detail
 
@@ -163,7 +163,7 @@ def finding_of(world: World, **changes: Any) -> Finding:
         assert host is not None
         uow.hosts.save(replace(host, version=host.version + 1, **changes))
     with world.store.read() as uow:
-        return of_hosts(operation_statuses_of(uow, uow.hosts.where(), 30.0))
+        return of_hosts(host_statuses_of(uow, uow.hosts.where(), 30.0))
 
 
 def test_a_host_that_is_degraded_is_no_fleet_that_is_well() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conductor.cli.commands.migrations import mended_since
+from conductor.cli.failed_operations import mended_since
 from conductor.cli.requests import wait_display
-from conductor.cli.requests.wait_display import look_at
+from conductor.cli.requests.wait_display import snapshot_of
 from conductor.store.memory.memory_store import MemoryStore
 from models.lifecycle import OperationState
 from tests.contracts.store import records
@@ -42,11 +42,11 @@ def test_who_waits_for_a_live_migration_hears_how_far_its_copy_is(
     with store.begin() as uow:
         running = OperationState.RUNNING
         uow.operations.add(records.an_operation("x", kind="live_migrate_instance", state=running))
-        assert look_at(uow, "x").copied is None
+        assert snapshot_of(uow, "x").copied is None
         uow.migrations.add(records.a_migration(operation_id="x", progress_percent=37))
-        look = look_at(uow, "x")
-    assert look.copied == 37
+        snapshot = snapshot_of(uow, "x")
+    assert snapshot.copied == 37
     watcher = wait_display._Lines()
-    watcher.see(look)
-    watcher.see(look)
+    watcher.show(snapshot)
+    watcher.show(snapshot)
     assert capsys.readouterr().err == "copied 37 %\n"

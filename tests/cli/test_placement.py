@@ -47,11 +47,11 @@ def test_heal_lists_first_changes_when_told_and_finds_nothing_the_second_time(
     assert finding["consumer_id"] == STRANGER
     listed = here("placement", "heal")
     assert listed.code == 0
-    assert [item["outcome"] for item in listed.json] == ["would be healed"]
+    assert [row["outcome"] for row in listed.json] == ["would be healed"]
     assert here("placement", "audit").code == 3
     healed = here("placement", "heal", "--apply")
     assert healed.code == 0, healed.err
-    assert [item["outcome"] for item in healed.json] == ["healed"]
+    assert [row["outcome"] for row in healed.json] == ["healed"]
     again = here("placement", "heal", "--apply")
     assert (again.code, again.json) == (0, [])
     assert here("placement", "audit").code == 0
@@ -165,13 +165,13 @@ def test_what_a_placement_server_does_not_know_is_found_told_and_then_known(
     monkeypatch.setenv("CONDUCTOR_PLACEMENT_URL", url)
     audited = stocked("placement", "audit")
     assert audited.code == 3
-    assert {item["code"] for item in audited.json} == {"server"}
+    assert {row["code"] for row in audited.json} == {"server"}
     listed = stocked("placement", "heal")
-    assert {item["outcome"] for item in listed.json} == {"would be healed"}
+    assert {row["outcome"] for row in listed.json} == {"would be healed"}
     assert stocked("placement", "audit").code == 3
     healed = stocked("placement", "heal", "--apply")
     assert healed.code == 0, healed.err
-    assert {item["outcome"] for item in healed.json} == {"healed"}
+    assert {row["outcome"] for row in healed.json} == {"healed"}
     again = stocked("placement", "heal", "--apply")
     assert (again.code, again.json) == (0, [])
     for row in stocked("instances", "list").json:

@@ -157,7 +157,7 @@ def test_a_bar_is_never_longer_than_its_room() -> None:
 @pytest.mark.parametrize(
     ("place", "label"), [(0, "A"), (25, "Z"), (26, "AA"), (27, "AB"), (52, "BA")]
 )
-def test_guests_are_lettered(place: int, label: str) -> None:
+def test_guests_have_labels(place: int, label: str) -> None:
     assert label_of(place) == label
 
 
@@ -184,7 +184,7 @@ def test_two_panels_fit_side_by_side_on_80_columns() -> None:
     assert any(line.count("NUMA cell") == 2 for line in drawn(host, guests).splitlines())
 
 
-def test_without_colours_the_letters_say_it_all() -> None:
+def test_without_colours_the_labels_suffice() -> None:
     host, guests = occupied(SMT, [(2, DEDICATED), (2, DEDICATED)])
     plain = drawn(host, guests)
     assert "\x1b" not in plain

@@ -28,7 +28,7 @@ def test_one_schema_by_its_name(cli: Cli, name: str) -> None:
     assert "count" in schema["properties"]
 
 
-def test_messages_between_our_own_processes_can_be_requested(cli: Cli) -> None:
+def test_messages_of_our_own_processes_have_schemas_too(cli: Cli) -> None:
     assert cli("schema", "--message", "reports.hello").json["title"] == "reports.hello"
 
 

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Commands without a system: questions as JSON lines, answered by the functional core."""

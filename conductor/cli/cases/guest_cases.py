@@ -1,4 +1,4 @@
-"""Ask what a flavor and an image mean together, field by field."""
+"""Answer what a flavor and an image require together, field by field."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], object]]] = {
 
 
 class GuestCase(AnyCase):
-    """One question: what this flavor and this image ask for together."""
+    """One question: what this flavor and this image require together."""
 
     flavor: FlavorShape
     image: ImageShape | None = None
@@ -49,24 +49,24 @@ def answer_guest(line: Line, number: int) -> Answer:
 
 
 def _question(case: GuestCase) -> Question:
-    wishes = GuestRequirements(
+    requirements = GuestRequirements(
         flavor_of(case.flavor),
         image_of(case.image) if case.image else Image(""),
         case.machine_type or None,
         case.allow_threads is not False,
     )
-    return lambda: _told(wishes)
+    return lambda: _answer(requirements)
 
 
-def _told(wishes: GuestRequirements) -> Answer:
+def _answer(requirements: GuestRequirements) -> Answer:
     """Return the fields that can be answered, and apart from them those that are refused."""
     guest: Answer = {}
     refused: Answer = {}
-    for field, wish in all_requirements(wishes).items():
-        if isinstance(wish, Rejected):
-            refused[field] = complaint(wish)
-        elif wish is None or field not in _WRITTEN:
-            guest[field] = wish
+    for field, value in all_requirements(requirements).items():
+        if isinstance(value, Rejected):
+            refused[field] = complaint(value)
+        elif value is None or field not in _WRITTEN:
+            guest[field] = value
         else:
-            guest[field] = _WRITTEN[field](wish)
+            guest[field] = _WRITTEN[field](value)
     return {"guest": guest, "rejected": refused} if refused else {"guest": guest}

@@ -1,4 +1,4 @@
-"""Ask what a host's configured CPU sets and reserved pages mean."""
+"""Answer what a host's configured CPU sets and reserved pages mean."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def answer_host_config(line: Line, number: int) -> Answer:
 
 
 def _question(case: HostConfigCase) -> Question:
-    return lambda: _told(case)
+    return lambda: _answer(case)
 
 
-def _told(case: HostConfigCase) -> Answer:
+def _answer(case: HostConfigCase) -> Answer:
     config = host_config(case.shared, case.dedicated, case.legacy, case.reserved_huge_pages or ())
     return {
         "shared": listed(config.shared_cpus),

@@ -1,4 +1,4 @@
-"""Messages that could not be handled: look, send again, drop."""
+"""Dead letters: messages that could not be handled; list, show, replay, drop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from conductor.cli.options import Limit
 from conductor.cli.rendering.json_views import moment
 from conductor.cli.rendering.output import Output, newest, show_all, show_one
 from conductor.cli.rendering.text_tables import fields_of, key, table_of
-from conductor.cli.requests.request_sending import carrier_of, refuse_unless_alive
+from conductor.cli.requests.request_sending import refuse_unless_alive, run_transaction
 from conductor.cli.store_queries import only_one
 from conductor.exit_codes import say
 from conductor.processes.database_access import open_database
 from conductor.store import DeadLetter, UnitOfWork
-from conductor.transactions import Transactions
 from models.errors import Rejected
 from models.ids import is_uuid, new_operation_id
 from models.json_types import JsonDict
@@ -24,7 +23,7 @@ from models.messages.internal import CONDUCTOR, REPORTS, OutgoingMessage
 from models.messages.versions import VERSION_UNSUPPORTED
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The dead letter's id.")]
-_ID_TAKEN: Final = ("duplicate_id", VERSION_UNSUPPORTED)
+_ID_IN_USE: Final = ("duplicate_id", VERSION_UNSUPPORTED)
 _COLUMNS: Final = tuple((name, key(name)) for name in ("id", "at", "queue", "task", "reason"))
 
 
@@ -46,7 +45,7 @@ def list_all(limit: Limit = 100, output: Output = None) -> None:
 
 
 def show(dead_letter: Id, output: Output = None) -> None:
-    """Show one dead letter whole."""
+    """Show one dead letter with its headers and body."""
     with open_database() as here, here.store.read() as uow:
         row = _view(_found(uow, dead_letter))
     show_one(row, output, lambda: fields_of(row))
@@ -66,21 +65,21 @@ def replay(dead_letter: Id) -> None:
         body = _body(dead)
         _refuse_report(dead)
         message_id = str(dead.headers.get("id", ""))
-        taken = dead.reason.startswith(_ID_TAKEN) or not is_uuid(message_id)
+        in_use = dead.reason.startswith(_ID_IN_USE) or not is_uuid(message_id)
         again = OutgoingMessage(
-            dead.queue or CONDUCTOR, dead.task, body, new_operation_id() if taken else message_id
+            dead.queue or CONDUCTOR, dead.task, body, new_operation_id() if in_use else message_id
         )
 
         def send_again(uow: UnitOfWork) -> None:
             if uow.dead_letters.drop(dead.id):
                 uow.post(again)
 
-        Transactions(here.store, carrier_of(here)).run(send_again)
+        run_transaction(here, send_again)
     say(f"sent again as {again.id}")
 
 
 def drop(dead_letter: Id) -> None:
-    """Forget a dead letter."""
+    """Delete a dead letter."""
     with open_database() as here, here.store.begin() as uow:
         uow.dead_letters.drop(_found(uow, dead_letter).id)
     say(f"dead letter {dead_letter} dropped")
@@ -96,9 +95,9 @@ def _found(uow: UnitOfWork, dead_letter: str) -> DeadLetter:
 
 
 def _refuse_report(dead: DeadLetter) -> None:
-    """Raise `Rejected` for what a host was to say itself: sent by us it would be believed."""
+    """Raise `Rejected` for a report: replayed by an operator it would pass as the host's own."""
     if dead.queue == REPORTS:
-        message = f"ID is {dead.id}: a report is its host's word, which its host says again itself"
+        message = f"ID is {dead.id}: it is a report of a host, which the host itself sends again"
         raise Rejected("dead_letter_of_a_host", message, key="ID")
 
 

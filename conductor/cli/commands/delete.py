@@ -9,28 +9,23 @@ from typing import Annotated, Any, Final
 import typer
 
 from conductor.cli.arguments import member
-from conductor.cli.options import DEFAULT_PROJECT, Deadline, HostFilter, Project, Timeout, Wait
-from conductor.cli.rendering.output import Format, Output, show_all, write_line
-from conductor.cli.rendering.text_tables import key, table_of
-from conductor.cli.requests.request_sending import send_request
-from conductor.cli.requests.send_and_wait import Manner, as_typed, ask_for, without_unset
-from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S, await_end, verdict
+from conductor.cli.options import HostFilter
+from conductor.cli.requests.request_options import RequestOptions, with_request_options
+from conductor.cli.requests.send_and_wait import submit, submit_all
 from conductor.cli.store_queries import instance_named
-from conductor.exit_codes import NO, say
-from conductor.processes.database_access import DatabaseAccess, open_database
+from conductor.exit_codes import say
+from conductor.processes.database_access import open_database
 from conductor.store import Instance, UnitOfWork
 from models.errors import Rejected
-from models.json_types import JsonDict
 from models.lifecycle import InstanceState
 from models.messages.requests import DeleteInstance
 
 _SHOWN: Final = 5
-_COLUMNS: Final = tuple((name, key(name)) for name in ("id", "instance", "name"))
 
 
 def add_to(app: typer.Typer) -> None:
     """Add `delete`."""
-    app.command("delete")(delete)
+    app.command("delete")(with_request_options(delete))
 
 
 def delete(
@@ -48,11 +43,8 @@ def delete(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before deleting by state.")
     ] = False,
-    project: Project = DEFAULT_PROJECT,
-    deadline: Deadline = None,
-    wait: Wait = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-    output: Output = None,
+    *,
+    options: RequestOptions,
 ) -> None:
     """Delete instances, whatever else they are doing: by name, or all that a filter finds."""
     equals = {"state": member(InstanceState, state, "state"), "host": host}
@@ -66,13 +58,11 @@ def delete(
             found = _found(uow, given) if given else _named(uow, instances or ())
         if given:
             _confirm(found, yes)
-        base = {"context": {"project_id": project}, "deadline_s": deadline}
-        bodies = [{**base, "instance_id": instance_id} for instance_id in found]
-        manner = Manner(wait, timeout, output)
-        if len(bodies) == 1 and not given:
-            ask_for(here, DeleteInstance.task, bodies[0], manner, next(iter(found.values())))
+        if len(found) == 1 and not given:
+            ((instance_id, typed),) = found.items()
+            submit(here, DeleteInstance.task, {"instance_id": instance_id}, options, typed)
         else:
-            _delete_many(here, bodies, list(found.values()), manner)
+            submit_all(here, DeleteInstance.task, found, options)
 
 
 def _named(uow: UnitOfWork, names: Sequence[str]) -> dict[str, str]:
@@ -103,28 +93,3 @@ def _confirm(found: dict[str, str], yes: bool) -> None:
         raise Rejected("confirmation_missing", message, key="--yes")
     elif not typer.confirm(f"Delete {what}: {some}?", err=True):
         raise typer.Abort
-
-
-def _delete_many(
-    here: DatabaseAccess, bodies: list[JsonDict], names: list[str], manner: Manner
-) -> None:
-    """Send all requests, then wait for all where that was asked."""
-    rows: list[dict[str, Any]] = []
-    for body, name in zip(bodies, names, strict=True):
-        id_ = send_request(here, DeleteInstance.task, without_unset(body))
-        rows.append({"id": id_, "instance": body["instance_id"], "name": name})
-    failed = 0
-    if manner.wait:
-        for body, row in zip(bodies, rows, strict=True):
-            record = await_end(here.store, row["id"], manner.timeout_s)
-            row["state"] = record.state.value
-            text, code = verdict(record)
-            failed += bool(code)
-            say(as_typed(text, body, row["name"]))
-    if manner.output in (None, Format.TABLE):
-        for row in rows:
-            write_line(row["id"])
-    else:
-        show_all(rows, manner.output, lambda: table_of(rows, _COLUMNS))
-    if failed:
-        raise typer.Exit(NO)

@@ -1,4 +1,4 @@
-"""The main job, seen: one command, no service."""
+"""The demo: builds, a crash and moves on a simulated fleet, in one process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from conductor.cli.demo.demo_outcome import Outcome
 from conductor.cli.demo.demo_requests import INSTANCES
-from conductor.cli.demo.demo_script import FLEET_FILE, Outcome, demo_settings, run_demo
-from conductor.cli.demo.demo_system import staged
+from conductor.cli.demo.demo_script import run_demo
+from conductor.cli.demo.demo_stage import staged
+from conductor.cli.demo.demo_system import FLEET_FILE, demo_settings
 from conductor.cli.rendering.output import console as stdout_console
 from conductor.cli.rendering.render_host import host_picture, key_line
 from conductor.exit_codes import DEFECT
@@ -30,10 +32,10 @@ def add_to(app: typer.Typer) -> None:
 
 def demo(
     svg: Annotated[
-        Path | None, typer.Option(help="Also write the end of the show as a picture.")
+        Path | None, typer.Option(help="Also write the final picture to this file.")
     ] = None,
 ) -> None:
-    """Build hundreds of instances on a simulated fleet, crash a host, show where all went."""
+    """Build hundreds of instances on a simulated fleet, crash a host, draw where they went."""
     settings = demo_settings(read_settings())
     console = stdout_console()
     with staged(console, INSTANCES) as stage:
@@ -106,7 +108,9 @@ def _next(outcome: Outcome) -> Text:
     if outcome.refused:
         lines.append(("why this one was refused", f"operations show {outcome.refused[0].example}"))
     if outcome.failed_move:
-        lines.append(("the move that failed: its story", f"migrations show {outcome.failed_move}"))
+        lines.append(
+            ("the move that failed: its history", f"migrations show {outcome.failed_move}")
+        )
     lines += [
         ("what is active", "instances list --state active -o table"),
         ("let the fleet live on", f"up --host {outcome.directory / FLEET_FILE}"),

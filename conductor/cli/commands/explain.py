@@ -35,7 +35,7 @@ def explain(
     ] = False,
     output: Output = None,
 ) -> None:
-    """Say why the scheduler chose what it chose: hosts looked at, ruled out, second, nearest."""
+    """Explain the scheduler's decisions: hosts filtered out, the selection, alternates, nearest."""
     with open_database() as here, here.store.read() as uow:
         record = operation_of(uow, operation)
         decisions = sorted(full_history(uow, record).decisions, key=lambda decision: decision.at)
@@ -48,17 +48,17 @@ def explain(
 
 def explanation(record: OperationRecord, decisions: Sequence[Decision]) -> JsonDict:
     """Return the decisions of an operation and its children in words, the answer first."""
-    told = [_told(decision) for decision in decisions]
+    rows = [_decision_row(decision) for decision in decisions]
     return {
         "operation_id": record.id,
         "kind": record.kind,
         "state": record.state.value,
-        "answer": _answer(record, told),
-        "decisions": told,
+        "answer": _answer(record, rows),
+        "decisions": rows,
     }
 
 
-def _told(decision: Decision) -> JsonDict:
+def _decision_row(decision: Decision) -> JsonDict:
     return {
         "at": moment(decision.at),
         "operation_id": decision.operation_id,
@@ -69,14 +69,14 @@ def _told(decision: Decision) -> JsonDict:
     }
 
 
-def _answer(record: OperationRecord, told: Sequence[JsonDict]) -> str:
-    if not told:
-        return f"{record.kind} asked for no host" if record.state.ended else "not decided yet"
-    refused = next((row for row in reversed(told) if row["host"] is None), None)
-    if refused is not None or len(told) == 1:
-        return str((refused or told[0])["story"][0])
-    hosts = {row["host"] for row in told}
-    return f"{len(told)} decisions on {len(hosts)} hosts; the last: {told[-1]['story'][0]}"
+def _answer(record: OperationRecord, rows: Sequence[JsonDict]) -> str:
+    if not rows:
+        return f"{record.kind} requested no host" if record.state.ended else "not decided yet"
+    refused = next((row for row in reversed(rows) if row["host"] is None), None)
+    if refused is not None or len(rows) == 1:
+        return str((refused or rows[0])["story"][0])
+    hosts = {row["host"] for row in rows}
+    return f"{len(rows)} decisions on {len(hosts)} hosts; the last: {rows[-1]['story'][0]}"
 
 
 def _full(uow: UnitOfWork, settings: Settings, decision: Decision) -> list[dict[str, Any]]:
@@ -84,16 +84,16 @@ def _full(uow: UnitOfWork, settings: Settings, decision: Decision) -> list[dict[
     instance = uow.instances.get(decision.instance_id)
     if instance is None:
         return []
-    status = FleetInspection(uow, settings)
-    spec = status.request_spec_again(instance, decision.operation_id)
-    return [verdict.to_json() for verdict in verdicts(spec, status.fleet, status.settings)]
+    inspection = FleetInspection(uow, settings)
+    spec = inspection.request_spec_again(instance, decision.operation_id)
+    return [verdict.to_json() for verdict in verdicts(spec, inspection.fleet, inspection.settings)]
 
 
 def _picture(row: JsonDict) -> RenderableType:
     parts: list[RenderableType] = [Text(row["answer"], style="bold")]
-    for told in row["decisions"][:_MOST_SHOWN]:
-        parts += ["", Text(f"{told['at']} {told['instance_id']}", style="dim")]
-        parts += [Text(f"  {line}") for line in told["story"]]
+    for decided in row["decisions"][:_MOST_SHOWN]:
+        parts += ["", Text(f"{decided['at']} {decided['instance_id']}", style="dim")]
+        parts += [Text(f"  {line}") for line in decided["story"]]
     if more := row["decisions"][_MOST_SHOWN:]:
         parts += ["", Text(f"and {len(more)} more decisions", style="dim")]
     if row.get("full"):

@@ -8,11 +8,10 @@ import typer
 
 from conductor.cli.arguments import pairs
 from conductor.cli.catalogue_commands import Kind, add_group, define
-from conductor.cli.options import DEFAULT_PROJECT, Deadline, Project, Timeout, Wait
 from conductor.cli.rendering.output import Output
 from conductor.cli.rendering.text_tables import key
-from conductor.cli.requests.send_and_wait import Manner, ask_for
-from conductor.cli.requests.wait_display import DEFAULT_TIMEOUT_S
+from conductor.cli.requests.request_options import RequestOptions, with_request_options
+from conductor.cli.requests.send_and_wait import submit
 from conductor.processes.database_access import open_database
 from models.messages.requests import CacheImages
 
@@ -32,7 +31,7 @@ _KIND: Final = Kind(
 
 def add_to(app: typer.Typer) -> None:
     """Add `images`."""
-    add_group(app, _KIND, create).command("cache")(cache)
+    add_group(app, _KIND, create).command("cache")(with_request_options(cache))
 
 
 def create(
@@ -60,18 +59,9 @@ def create(
 def cache(
     aggregate: Annotated[str, typer.Argument(help="The aggregate whose hosts shall have them.")],
     image: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="By id or name.")],
-    project: Project = DEFAULT_PROJECT,
-    deadline: Deadline = None,
-    wait: Wait = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-    output: Output = None,
+    *,
+    options: RequestOptions,
 ) -> None:
     """Have images on the hosts of an aggregate before instances need them."""
-    body = {
-        "context": {"project_id": project},
-        "aggregate": aggregate,
-        "images": image,
-        "deadline_s": deadline,
-    }
     with open_database() as here:
-        ask_for(here, CacheImages.task, body, Manner(wait, timeout, output))
+        submit(here, CacheImages.task, {"aggregate": aggregate, "images": image}, options)

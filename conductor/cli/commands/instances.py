@@ -54,8 +54,8 @@ def list_all(
     output: Output = None,
 ) -> None:
     """List instances, oldest first."""
-    asked = member(InstanceState, state, "state")
-    states = [asked] if asked else [literal for literal in InstanceState if literal is not _GONE]
+    chosen = member(InstanceState, state, "state")
+    states = [chosen] if chosen else [literal for literal in InstanceState if literal is not _GONE]
     equals: dict[str, Any] = {"state": states, "host": host, "project_id": project}
     with open_database() as here, here.store.read() as uow:
         given = {name: value for name, value in equals.items() if value is not None}
@@ -78,13 +78,13 @@ def actions(
     instance: Annotated[str, typer.Argument(help="The id, or a name that only one has.")],
     output: Output = None,
 ) -> None:
-    """Show what was done to an instance: who asked for what, when, what happened, how it ended."""
+    """Show what was done to an instance: who chosen for what, when, what happened, how it ended."""
     with open_database() as here, here.store.read() as uow:
         rows = [action_view(action) for action in actions_of(uow, instance)]
-    show_all(rows, output, lambda: _story(rows))
+    show_all(rows, output, lambda: _history(rows))
 
 
-def _story(rows: list[JsonDict]) -> RenderableType:
+def _history(rows: list[JsonDict]) -> RenderableType:
     parts: list[RenderableType] = [table_of(rows, _ACTION_COLUMNS)]
     for row in rows:
         title = f"{row['kind']} {row['operation_id']}"

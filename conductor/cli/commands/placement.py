@@ -1,4 +1,4 @@
-"""Resource providers, and whether what is claimed of them adds up."""
+"""Resource providers, and an audit of their allocations."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import typer
 from conductor.cli.commands.placement_providers import add_verbs
 from conductor.cli.rendering.output import Output, show_all
 from conductor.cli.rendering.text_tables import key, table_of
-from conductor.cli.requests.request_sending import carrier_of
+from conductor.cli.requests.request_sending import run_transaction
 from conductor.exit_codes import say
 from conductor.placement.consistency.allocation_audit import Finding, audit, read_books
 from conductor.placement.consistency.heal import heal_consumer, heal_provider
 from conductor.placement.sync.mirror import Difference
 from conductor.processes.database_access import DatabaseAccess, open_database
 from conductor.processes.placement_server import mirror_of
-from conductor.transactions import Transactions
 from models.errors import Rejected
 
 NO: Final = 3
@@ -38,7 +37,7 @@ _HEALED_COLUMNS: Final = (*_COLUMNS[:3], ("outcome", key("outcome")))
 
 def add_to(app: typer.Typer) -> None:
     """Add `placement` with its verbs."""
-    group = typer.Typer(help="Resource providers, and whether what is claimed of them adds up.")
+    group = typer.Typer(help="Resource providers, and an audit of their allocations.")
     add_verbs(group)
     group.command("audit")(audit_all)
     group.command("heal")(heal)
@@ -46,10 +45,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def audit_all(output: Output = None) -> None:
-    """Add up who should hold what, who does and what is noted; exit 3 where it differs."""
+    """Compare allocations with instances and with recorded use; exit 3 where they differ."""
     with open_database() as here:
         rows = [_row(finding) for finding in _findings(here)]
-        rows += [_told(difference) for difference in _differences(here)]
+        rows += [_difference_row(difference) for difference in _differences(here)]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
     if not rows:
         say("everything adds up")
@@ -63,7 +62,7 @@ def heal(
     ] = False,
     output: Output = None,
 ) -> None:
-    """Put right what an audit finds; lists what it would do unless told to apply it."""
+    """Put right what an audit finds; lists what it would do, unless --apply is given."""
     with open_database() as here:
         healings = [
             _Healing(finding, _WOULD if finding.healable else _LEFT) for finding in _findings(here)
@@ -71,8 +70,8 @@ def heal(
         if apply:
             healings = _heal_all(here, [healing.finding for healing in healings], force=force)
         rows = [{**_row(healing.finding), "outcome": healing.outcome} for healing in healings]
-        told, failed = _tell(here, apply=apply)
-        rows += told
+        mirrored, failed = _heal_mirror(here, apply=apply)
+        rows += mirrored
     show_all(rows, output, lambda: table_of(rows, _HEALED_COLUMNS))
     left = sum(not healing.done for healing in healings) + failed
     say(f"{len(rows) - left} healed, {left} left" if apply else _advice(rows))
@@ -93,22 +92,22 @@ def _findings(here: DatabaseAccess) -> list[Finding]:
 
 
 def _differences(here: DatabaseAccess) -> list[Difference]:
-    """Return what our consumers hold otherwise at the Placement server, if there is one."""
+    """Return where allocations differ from those of the Placement server, if there is one."""
     mirror = mirror_of(here.settings, here.store)
     return list(mirror.differences()) if mirror else []
 
 
-def _tell(here: DatabaseAccess, *, apply: bool) -> tuple[list[dict[str, Any]], int]:
-    """Return the differences with what becomes of them, and how many are left."""
+def _heal_mirror(here: DatabaseAccess, *, apply: bool) -> tuple[list[dict[str, Any]], int]:
+    """Return the differences with their outcomes, and how many are left."""
     mirror = mirror_of(here.settings, here.store)
     before = list(mirror.differences()) if mirror else []
     if mirror is None or not apply or not before:
-        return [{**_told(difference), "outcome": _WOULD} for difference in before], 0
+        return [{**_difference_row(difference), "outcome": _WOULD} for difference in before], 0
     mirror.follow()
     left = {(difference.provider, difference.consumer_id) for difference in mirror.differences()}
     rows = [
         {
-            **_told(difference),
+            **_difference_row(difference),
             "outcome": "left"
             if (difference.provider, difference.consumer_id) in left
             else "healed",
@@ -118,7 +117,7 @@ def _tell(here: DatabaseAccess, *, apply: bool) -> tuple[list[dict[str, Any]], i
     return rows, len(left)
 
 
-def _told(difference: Difference) -> dict[str, Any]:
+def _difference_row(difference: Difference) -> dict[str, Any]:
     here, there = dict(difference.here), dict(difference.there)
     return {
         "code": "server",
@@ -130,21 +129,21 @@ def _told(difference: Difference) -> dict[str, Any]:
 
 
 def _heal_all(here: DatabaseAccess, findings: Sequence[Finding], *, force: bool) -> list[_Healing]:
-    """Heal consumers, then what is still noted wrongly; each in a transaction of its own."""
+    """Heal consumers, then use that is still recorded wrongly; each in a transaction of its own."""
     refused: dict[tuple[str, str | None], str] = {}
-    run = Transactions(here.store, carrier_of(here)).run
-    for item in sorted(findings, key=lambda finding: finding.consumer_id is None):
-        if not item.healable:
+    run = partial(run_transaction, here)
+    for finding in sorted(findings, key=lambda entry: entry.consumer_id is None):
+        if not finding.healable:
             continue
         try:
-            if item.consumer_id is not None:
-                run(partial(heal_consumer, consumer_id=item.consumer_id, force=force))
+            if finding.consumer_id is not None:
+                run(partial(heal_consumer, consumer_id=finding.consumer_id, force=force))
             else:
-                run(partial(heal_provider, name=item.provider, force=force))
+                run(partial(heal_provider, name=finding.provider, force=force))
         except Rejected as error:
-            refused[item.provider, item.consumer_id] = error.message
-    left = {(item.provider, item.consumer_id, item.code) for item in _findings(here)}
-    return [_outcome(item, refused, left) for item in findings]
+            refused[finding.provider, finding.consumer_id] = error.message
+    left = {(finding.provider, finding.consumer_id, finding.code) for finding in _findings(here)}
+    return [_outcome(finding, refused, left) for finding in findings]
 
 
 def _outcome(

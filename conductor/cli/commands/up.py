@@ -1,4 +1,4 @@
-"""The embedded system, up until it is told to stop."""
+"""The embedded system, until a signal stops it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from conductor.cli.commands.database import prepared
 from conductor.cli.rendering.output import write_line
 from conductor.cli.requests.wait_display import await_system
+from conductor.cli.simulated_fleet import kept_host
 from conductor.exit_codes import say
 from conductor.processes.database_access import drop_heartbeat
 from conductor.processes.embedded import ComputeHost, Embedded
@@ -22,9 +23,7 @@ from conductor.store.open_store import open_store
 from models.errors import Rejected
 from models.messages.internal import CONDUCTOR
 from workers.hypervisor.ports import Hardware
-from workers.hypervisor.simulated import SimulatedHypervisor
 from workers.inventory import read_host_files
-from workers.journal.journal_file import FileJournal
 
 
 def add_to(app: typer.Typer) -> None:
@@ -66,14 +65,7 @@ def _fleet(settings: Settings, count: int, files: list[Path] | None) -> list[Com
     """Return the hosts, each with its journal and guests in the state directory."""
     named: dict[str, Hardware] = {}
     if files:
-        named = {
-            read_host_file.name: read_host_file.hardware
-            for read_host_file in read_host_files(files)
-        }
+        named = {described.name: described.hardware for described in read_host_files(files)}
     else:
         named = {f"host-{number:02}": default_hardware() for number in range(1, count + 1)}
-    return [
-        ComputeHost(name, SimulatedHypervisor(hardware, home / "hypervisor"), FileJournal(home))
-        for name, hardware in named.items()
-        for home in (settings.state_dir / "compute" / name,)
-    ]
+    return [kept_host(settings.state_dir, name, hardware) for name, hardware in named.items()]

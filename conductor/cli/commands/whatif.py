@@ -1,4 +1,4 @@
-"""Ask ahead: where a flavor would go and who would have to move; how many more fit."""
+"""What-if analysis: where a flavor would go, who would have to move, how many more fit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from conductor.cli.fleet_inspection import FleetInspection, Wish
+from conductor.cli.fleet_inspection import FleetInspection
+from conductor.cli.inspected_requests import InstanceRequirements
 from conductor.cli.rendering.output import Output, show_one
 from conductor.cli.rendering.text_tables import key, table_of
 from conductor.processes.database_access import open_database
@@ -51,13 +52,15 @@ def what_if(
 ) -> None:
     """Say where instances would go and why, or why nowhere; nothing is claimed."""
     with open_database() as here, here.store.read() as uow:
-        status = FleetInspection(uow, here.settings)
-        spec = status.request_spec_of(Wish(flavor, image, project, zone, host, group))
-        looking = WhatIf(status.fleet, status.settings, status.now)
-        selections, refused = looking.placed(spec, count)
+        inspection = FleetInspection(uow, here.settings)
+        spec = inspection.request_spec_of(
+            InstanceRequirements(flavor, image, project, zone, host, group)
+        )
+        analysis = WhatIf(inspection.fleet, inspection.settings, inspection.now)
+        selections, refused = analysis.placed(spec, count)
         search = None
         if refused is not None and moves:
-            search = looking.moves_that_help(spec, status.movable_on, selections)
+            search = analysis.moves_that_help(spec, inspection.movable_on, selections)
     row = _answer(selections, refused, search, count)
     show_one(row, output, lambda: _picture(row))
     if refused is not None:
@@ -68,7 +71,8 @@ def capacity(
     flavor: Flavor,
     image: Image = None,
     survive: Annotated[
-        int | None, typer.Option(min=1, max=100, help="Keep room for the loss of so many hosts.")
+        int | None,
+        typer.Option(min=1, max=100, help="Keep headroom for the loss of so many hosts."),
     ] = None,
     zone: Zone = None,
     project: Project = "default",
@@ -76,11 +80,13 @@ def capacity(
 ) -> None:
     """Say how many more instances of a flavor fit, also when hosts may be lost."""
     with open_database() as here, here.store.read() as uow:
-        status = FleetInspection(uow, here.settings)
-        spec = status.request_spec_of(Wish(flavor, image, project, zone))
-        capacity = Capacity(spec, status.fleet, status.settings)
-        losses = None if survive is None else after_losses(capacity, survive, status.guests_of)
-        row = _capacity(flavor, capacity.remaining, losses)
+        inspection = FleetInspection(uow, here.settings)
+        spec = inspection.request_spec_of(InstanceRequirements(flavor, image, project, zone))
+        fleet_capacity = Capacity(spec, inspection.fleet, inspection.settings)
+        losses = (
+            None if survive is None else after_losses(fleet_capacity, survive, inspection.guests_of)
+        )
+        row = _capacity(flavor, fleet_capacity.remaining, losses)
     show_one(row, output, lambda: _capacity_picture(row))
 
 
@@ -160,8 +166,8 @@ def _capacity(flavor: str, remaining: RemainingCapacity, losses: list[Loss] | No
 
 
 def _capacity_line(flavor: str, remaining: RemainingCapacity, losses: list[Loss] | None) -> str:
-    on = f"{len(remaining.by_host):,} of {remaining.hosts:,} hosts"
-    line = f"{remaining.total:,} more {flavor} fit, on {on}"
+    hosts = f"{len(remaining.by_host):,} of {remaining.hosts:,} hosts"
+    line = f"{remaining.total:,} more {flavor} fit, on {hosts}"
     if not remaining.total:
         line = f"no more {flavor} fits: {sentence(remaining.hosts, remaining.removals)}"
     if not losses:
@@ -171,7 +177,8 @@ def _capacity_line(flavor: str, remaining: RemainingCapacity, losses: list[Loss]
     if worst.homeless:
         who = ", ".join(worst.homeless[:3])
         return f"{line}; the loss of {names} would leave {who} without a place already"
-    return f"{line}; {worst.more:,} keeping room for the loss of {len(worst.lost)} (worst: {names})"
+    lost = f"{len(worst.lost)} (worst: {names})"
+    return f"{line}; {worst.more:,} keeping headroom for the loss of {lost}"
 
 
 def _capacity_picture(row: JsonDict) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Adding everything up again from the instances alone, and naming what does not agree.
+"""The audit of the demo: use computed again from the instances alone, compared with the records.
 
 It shares no arithmetic with scheduler or claims: sets of CPU numbers and sums.
 """
@@ -15,7 +15,7 @@ from models.lifecycle import InstanceState
 from models.units import KIB_PER_MIB
 from workers.hypervisor.ports import GuestDomain
 
-_HOLDING = (InstanceState.ACTIVE, InstanceState.STOPPED)
+_WITH_ALLOCATIONS = (InstanceState.ACTIVE, InstanceState.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ def disagreements(books: Books) -> list[str]:
 
 
 def _of_consumers(books: Books) -> Iterator[str]:
-    """Whoever holds something lives, on that host; whoever lives holds something."""
+    """Every consumer is an instance on that host, and every such instance has an allocation."""
     hosts_of = {instance.id: instance.host for instance in books.instances}
     for held in books.allocations:
         if hosts_of.get(held.consumer_id) != held.provider:
-            yield f"{held.provider}: {held.consumer_id} holds an allocation and is not there"
+            yield f"{held.provider}: {held.consumer_id} has an allocation and is not there"
     holders = {held.consumer_id for held in books.allocations}
     for instance in books.instances:
-        if instance.state in _HOLDING and instance.id not in holders:
-            yield f"{instance.host}: {instance.name} is {instance.state} and holds nothing"
+        if instance.state in _WITH_ALLOCATIONS and instance.id not in holders:
+            yield f"{instance.host}: {instance.name} is {instance.state} and has no allocation"
 
 
 def _of_host(host: Host, instances: Iterable[Instance]) -> Iterator[str]:
@@ -110,9 +110,9 @@ def _of_domains(books: Books) -> Iterator[str]:
         for host, sequence in books.domains.items()
         for domain in sequence
     )
-    wanted = {(i.host, i.id) for i in books.instances if i.state in _HOLDING}
+    wanted = {(i.host, i.id) for i in books.instances if i.state in _WITH_ALLOCATIONS}
     for host, instance_id in sorted(set(running) - wanted, key=str):
-        yield f"{host}: {instance_id} runs and nobody wants it"
+        yield f"{host}: {instance_id} runs though no instance should"
     for home, instance_id in sorted(wanted - set(running), key=str):
         yield f"{home}: {instance_id} should run and does not"
 

@@ -1,4 +1,4 @@
-"""What happens to instances later: moves, new images, the shelf; one move fails and is replayed."""
+"""Later operations of the demo: moves, rebuild, shelve; one move fails and is replayed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from conductor.cli.demo.demo_system import Stage
+from conductor.cli.demo.demo_stage import Stage
 from conductor.processes.embedded import Embedded
 from conductor.store import Instance, OperationRecord
 from models.errors import Unreachable
@@ -19,78 +19,80 @@ from models.units import seconds_text
 from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults
 
 _CONTEXT: Final = {"project_id": "demo", "user_id": "demo"}
-_ROOM_FOR: Final = 12
+_DELETED_FIRST: Final = 12
 """How many pinned instances are deleted first: a full fleet has nowhere to move anything."""
 _LONGEST_S: Final = 20.0
-_STORY_LINES: Final = 8
+_MOST_EVENTS: Final = 8
 
 
-_JOURNEYS: Final[tuple[tuple[tuple[str, dict[str, Any]], ...], ...]] = (
+_OPERATIONS: Final[tuple[tuple[tuple[str, dict[str, Any]], ...], ...]] = (
     (("migrate_instance", {}), ("confirm_resize", {})),
     (("resize_instance", {"flavor": "app"}), ("revert_resize", {})),
     (("live_migrate_instance", {}),),
     (("rebuild_instance", {"image": {"id": "debian-14"}}),),
     (("shelve_instance", {"offload": True}), ("unshelve_instance", {})),
 )
-"""What each traveller does, one task after the other."""
+"""What is done to each instance, one task after the other."""
 
 
 @dataclass
-class Moods:
-    """Which instances hosts refuse to spawn just now: how the demo makes a move fail."""
+class SpawnRefusals:
+    """Fault injection of the demo: the instances that hosts refuse to spawn now."""
 
-    refused: set[InstanceId] = field(default_factory=set)
+    instances: set[InstanceId] = field(default_factory=set)
 
-    def over(self, injected_faults: InjectedFaults) -> InjectedFaults:
-        """Return fates that give way to the mood."""
+    def added_to(self, injected_faults: InjectedFaults) -> InjectedFaults:
+        """Return these faults, with refusals of the chosen instances added."""
 
-        def injected_fault(call: Call) -> InjectedFault:
-            if call.verb == "spawn" and call.instance_id in self.refused:
+        def fault(call: Call) -> InjectedFault:
+            if call.verb == "spawn" and call.instance_id in self.instances:
                 return InjectedFault(ending="refused")
             return injected_faults(call)
 
-        return injected_fault
+        return fault
 
 
-class Travels:
-    """Moves instances of a running system about, telling each journey in a line."""
+class MovesOfDemo:
+    """Carries out operations on instances of a running system and prints a line for each."""
 
-    def __init__(self, system: Embedded, stage: Stage, moods: Moods) -> None:
+    def __init__(self, system: Embedded, stage: Stage, spawn_refusals: SpawnRefusals) -> None:
         self._system = system
         self._stage = stage
-        self._moods = moods
+        self._refusals = spawn_refusals
         self.failed: str | None = None
 
-    def happen(self) -> None:
-        """Do one of everything; a fleet too small or too sick for it is left alone."""
+    def run(self) -> None:
+        """Carry out one operation of each kind, as far as there are instances for it."""
         pinned = self._active("db", "cache")
-        for instance in pinned[:_ROOM_FOR]:
+        for instance in pinned[:_DELETED_FIRST]:
             self._do("delete_instance", instance.id)
-        travellers = iter(pinned[_ROOM_FOR:])
-        self._stage.tell(Text(f"{_ROOM_FOR} instances deleted to make room; the others travel"))
-        for steps in _JOURNEYS:
-            traveller = next(travellers, None)
-            if traveller is None:
+        instances = iter(pinned[_DELETED_FIRST:])
+        self._stage.print_line(
+            Text(f"{_DELETED_FIRST} instances deleted to free capacity; others now move")
+        )
+        for steps in _OPERATIONS:
+            moved = next(instances, None)
+            if moved is None:
                 return
             for task, arguments in steps:
-                self._tell(traveller, self._do(task, traveller.id, **arguments))
-        self._fail_and_replay(travellers)
+                self._print(moved, self._do(task, moved.id, **arguments))
+        self._fail_and_replay(instances)
 
-    def _fail_and_replay(self, travellers: Iterator[Instance]) -> None:
-        traveller = next(travellers, None)
-        if traveller is None:
+    def _fail_and_replay(self, instances: Iterator[Instance]) -> None:
+        moved = next(instances, None)
+        if moved is None:
             return
-        self._moods.refused.add(InstanceId(traveller.id))
-        failed = self._do("migrate_instance", traveller.id)
-        self._tell(traveller, failed)
-        self._tell_story(failed)
-        self._moods.refused.clear()
+        self._refusals.instances.add(InstanceId(moved.id))
+        failed = self._do("migrate_instance", moved.id)
+        self._print(moved, failed)
+        self._print_events(failed)
+        self._refusals.instances.clear()
         self.failed = failed.id
         body = {"operation_id": failed.id}
         again = self._wait(self._submit("replay_operation", body))
-        self._tell(traveller, again, "replay of it")
+        self._print(moved, again, "replay of it")
         if again.state is OperationState.SUCCEEDED:
-            self._tell(traveller, self._do("confirm_resize", traveller.id))
+            self._print(moved, self._do("confirm_resize", moved.id))
 
     def _do(self, task: str, instance_id: str, **arguments: Any) -> OperationRecord:
         return self._wait(self._submit(task, {"instance_id": instance_id, **arguments}))
@@ -113,7 +115,7 @@ class Travels:
             active = uow.instances.where(state=InstanceState.ACTIVE)
         return [instance for instance in active if instance.flavor.name in flavors]
 
-    def _tell(self, before: Instance, record: OperationRecord, what: str = "") -> None:
+    def _print(self, before: Instance, record: OperationRecord, what: str = "") -> None:
         with self._system.store.read() as uow:
             now = uow.instances.get(before.id) or before
             moves = uow.migrations.where(operation_id=record.id)
@@ -128,12 +130,12 @@ class Travels:
             line.append(f"{moves[-1].source} → {moves[-1].target}, {took}")
         else:
             line.append(f"{now.state} on {now.host or 'no host'}, {took}")
-        self._stage.tell(line)
+        self._stage.print_line(line)
 
-    def _tell_story(self, record: OperationRecord) -> None:
+    def _print_events(self, record: OperationRecord) -> None:
         with self._system.store.read() as uow:
             events = uow.events.where(operation_id=record.id)
-        for event in events[:_STORY_LINES]:
-            self._stage.tell(Text(f"    {event.event} {event.detail}", style="dim"))
-        if len(events) > _STORY_LINES:
-            self._stage.tell(Text(f"    … {len(events) - _STORY_LINES} more", style="dim"))
+        for event in events[:_MOST_EVENTS]:
+            self._stage.print_line(Text(f"    {event.event} {event.detail}", style="dim"))
+        if len(events) > _MOST_EVENTS:
+            self._stage.print_line(Text(f"    … {len(events) - _MOST_EVENTS} more", style="dim"))

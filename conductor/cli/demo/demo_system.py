@@ -1,131 +1,90 @@
-"""How the demo is shown while it runs: a live picture on a terminal, plain lines elsewhere."""
+"""The embedded system of the demo, in a directory of its own that is emptied first."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final, Protocol
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from conductor.cli.demo.demo_fleet import fleet, fleet_json
+from conductor.cli.demo.demo_moves import SpawnRefusals
+from conductor.cli.requests.wait_display import await_system
+from conductor.cli.simulated_fleet import kept_host
+from conductor.processes.database_access import conductor_lives, drop_heartbeat
+from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.settings import Settings
+from conductor.store.open_store import open_store
+from models.errors import Broken, Conflict, Rejected, Unreachable
+from models.messages.internal import CONDUCTOR
+from models.tables.schema_upgrade import upgrade
+from workers.hypervisor.fault_injection import FaultProfile, FaultRates, seeded
+from workers.hypervisor.ports import GuestDomain
 
-from conductor.cli.demo.demo_progress import OperationStatus
-from conductor.placement.resources import capacity
-from conductor.store import Host
-
-_PLAIN_EVERY_S: Final = 1.0
-_FRAMES_PER_S: Final = 10
-_LONGEST_BAR: Final = 20
-_AROUND_BARS: Final = 59
-"""What a line of the fleet takes beside its three bars."""
-
-_CLASSES: Final = (
-    ("PCPU", "pcpu", "#5fb3f9"),
-    ("VCPU", "vcpu", "#7ac74f"),
-    ("MEMORY_MB", "mem", "#e6a23c"),
+FLEET_FILE: Final = "fleet.json"
+_FAULTS: Final = FaultProfile(
+    verbs={"spawn": FaultRates(latency_s=0.02, latency_max_s=0.08, refused=0.03)}
 )
 
 
-class Stage(Protocol):
-    """Where the demo is shown."""
-
-    def tell(self, line: Text) -> None:
-        """Show a line that stays."""
-
-    def show(self, status: OperationStatus, down: frozenset[str]) -> None:
-        """Show how it stands."""
-
-
-@contextmanager
-def staged(console: Console, total: int) -> Iterator[Stage]:
-    """Return the stage that suits the console."""
-    if not console.is_terminal:
-        yield _Lines(console, total)
-        return
-    with Live(console=console, refresh_per_second=_FRAMES_PER_S, transient=True) as live:
-        yield _Picture(live, total)
+def demo_settings(settings: Settings) -> Settings:
+    """Return settings of an embedded system in a directory of its own."""
+    changes = {
+        "state_dir": settings.state_dir / ".demo",
+        "database_url": "",
+        "broker_url": "",
+        "result_url": "",
+        "heartbeat_s": 1.0,
+    }
+    return settings.model_copy(update=changes)
 
 
-class _Lines:
-    def __init__(self, console: Console, total: int) -> None:
-        self._console = console
-        self._total = total
-        self._started = self._shown = time.monotonic()
+class DemoSystem:
+    """The running system with its hosts; `refusals` makes hosts refuse instances."""
 
-    def tell(self, line: Text) -> None:
-        """Print the line."""
-        self._console.print(line, soft_wrap=True)
+    def __init__(self, settings: Settings) -> None:
+        directory = settings.state_dir
+        (directory / FLEET_FILE).write_text(json.dumps(fleet_json()), encoding="utf-8")
+        upgrade(settings.store_url)
+        self.store = open_store(settings.store_url)
+        self.refusals = SpawnRefusals()
+        self.hosts = [
+            _host(directory, name, seed, self.refusals) for seed, name in enumerate(fleet())
+        ]
+        self.embedded = Embedded(settings, self.hosts, self.store)
+        self.embedded.start()
+        await_system(self.store, len(self.hosts))
 
-    def show(self, status: OperationStatus, down: frozenset[str]) -> None:
-        """Print one line a second."""
-        now = time.monotonic()
-        if now - self._shown >= _PLAIN_EVERY_S:
-            self._shown = now
-            away = f", down: {' '.join(sorted(down))}" if down else ""
-            text = f"{now - self._started:5.1f} s  {_counts(status, self._total)}{away}"
-            self._console.print(text, soft_wrap=True)
-
-
-class _Picture:
-    def __init__(self, live: Live, total: int) -> None:
-        self._live = live
-        self._total = total
-        self._started = time.monotonic()
-
-    def tell(self, line: Text) -> None:
-        """Print the line above the picture."""
-        self._live.console.print(line)
-
-    def show(self, status: OperationStatus, down: frozenset[str]) -> None:
-        """Draw the picture anew."""
-        seconds = time.monotonic() - self._started
-        width = self._live.console.width
-        head = Table.grid(padding=(0, 1))
-        head.add_row(
-            Text("builds", style="bold"),
-            ProgressBar(total=self._total, completed=status.ended, width=max(10, width - 70)),
-            f"{_counts(status, self._total)}  {seconds:.1f} s",
-        )
-        self._live.update(Group("", head, "", _fleet_table(status, down, width)))
+    def stop(self) -> Mapping[str, Sequence[GuestDomain]]:
+        """Stop the system and return the guests of each host; the store stays open."""
+        self.embedded.stop()
+        domains = {host.name: host.hypervisor.domains() for host in self.hosts}
+        drop_heartbeat(self.store, CONDUCTOR)
+        return domains
 
 
-def _counts(status: OperationStatus, total: int) -> str:
-    return f"{status.active} of {total} active, {status.building} building, {status.failed} refused"
+def clear_directory(settings: Settings) -> None:
+    """Empty the demo's directory; raise `Rejected` while a system runs in it."""
+    directory = settings.state_dir
+    if _is_running(settings):
+        message = f"a system is running in {directory}: stop it before the next demo"
+        raise Rejected("demo_in_use", message, key="CONDUCTOR_STATE_DIR")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
 
 
-def _fleet_table(status: OperationStatus, down: frozenset[str], width: int) -> RenderableType:
-    bar = max(4, min(_LONGEST_BAR, (width - _AROUND_BARS) // len(_CLASSES)))
-    table = Table.grid(padding=(0, 1))
-    for _ in range(len(_CLASSES) + 2):
-        table.add_column(no_wrap=True)
-    for host in status.hosts:
-        working = status.waiting.get(host.name, 0)
-        table.add_row(
-            _name(host, down),
-            *(_use(host, *use, bar) for use in _CLASSES),
-            Text(f"{working:>2} spawning" if working else "", style="dim"),
-        )
-    return table
+def _is_running(settings: Settings) -> bool:
+    if not settings.state_dir.exists():
+        return False
+    store = open_store(settings.store_url)
+    try:
+        with closing(store), store.read() as uow:
+            return conductor_lives(uow)
+    except (Broken, Conflict, Unreachable):
+        return False  # not even the tables of this version: no running system
 
 
-def _name(host: Host, down: frozenset[str]) -> Text:
-    if host.name in down:
-        return Text(f"✗ {host.name}", style="bold red")
-    return Text.assemble(("● ", "green"), host.name)
-
-
-def _use(host: Host, resource_class: str, label: str, colour: str, bar: int) -> Text:
-    inventory = host.inventory.get(resource_class)
-    total = capacity(inventory) if inventory else 0
-    used = host.used.get(resource_class, 0)
-    full = min(bar, -(-used * bar // total)) if total else 0
-    return Text.assemble(
-        ("█" * full, colour),
-        ("·" * (bar - full), "dim"),
-        (f" {label}", "dim"),
-        f" {used * 100 // total if total else 0:>3}%",
-    )
+def _host(directory: Path, name: str, seed: int, refusals: SpawnRefusals) -> ComputeHost:
+    return kept_host(directory, name, fleet()[name], refusals.added_to(seeded(_FAULTS, seed)))

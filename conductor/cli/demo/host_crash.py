@@ -8,7 +8,7 @@ from typing import Final
 from rich.text import Text
 
 from conductor.cli.demo.demo_progress import OperationStatus
-from conductor.cli.demo.demo_system import Stage
+from conductor.cli.demo.demo_stage import Stage
 from conductor.operations.engine.wait_reasons import ON_HOST
 from conductor.processes.embedded import Embedded
 
@@ -18,7 +18,7 @@ AFTER: Final = 0.4
 DOWN_S: Final = 1.5
 
 
-class Accident:
+class HostCrash:
     """Crashes the busiest host once, and starts it again a moment later."""
 
     def __init__(self, system: Embedded, total: int) -> None:
@@ -32,13 +32,13 @@ class Accident:
         """The host that is down now, if it is."""
         return frozenset({self.host} if self.host and self._back_at is not None else ())
 
-    def happen(self, status: OperationStatus, stage: Stage) -> None:
-        """Do what is due at this look, and tell of it."""
+    def step(self, status: OperationStatus, stage: Stage) -> None:
+        """Crash or restart the host when that is due, and print a line."""
         if self.host is None:
             if status.ended >= self._total * AFTER and any(status.waiting.values()):
-                stage.tell(self._crash(status))
+                stage.print_line(self._crash(status))
         elif self._back_at is not None and time.monotonic() >= self._back_at:
-            stage.tell(self._restart(self.host))
+            stage.print_line(self._restart(self.host))
 
     def _crash(self, status: OperationStatus) -> Text:
         self.host = host = max(status.waiting, key=lambda name: status.waiting[name])
@@ -53,5 +53,7 @@ class Accident:
             owed = uow.operations.count(waiting_on=ON_HOST + host, ended_at=None)
         self._system.restart(host)
         self._back_at = None
-        text = f"{host}: restarted, read its journal, said hello; {owed} instructions sent again"
+        text = (
+            f"{host}: restarted, read its journal, registered; {owed} instructions dispatched again"
+        )
         return Text.assemble(("● ", "bold green"), text)

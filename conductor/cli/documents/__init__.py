@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Pages and schemas that are generated from the code."""

@@ -52,7 +52,8 @@ def asyncapi() -> JsonDict:
             "messages": {
                 **{_short(name): _request(name, kind) for name, kind in REQUESTS.items()},
                 **{
-                    _short(name): _told(name, kind) for name, kind in {**ANSWERS, **NOTICES}.items()
+                    _short(name): _outgoing(name, kind)
+                    for name, kind in {**ANSWERS, **NOTICES}.items()
                 },
             },
             "schemas": components(PUBLIC.values(), _SCHEMAS),
@@ -184,7 +185,7 @@ def _headers(name: str) -> JsonDict:
     }
 
 
-def _told(name: str, kind: type[Versioned]) -> JsonDict:
+def _outgoing(name: str, kind: type[Versioned]) -> JsonDict:
     return {
         **_message(name, kind),
         "correlationId": {"location": "$message.payload#/operation_id"},

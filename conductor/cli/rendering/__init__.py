@@ -1,1 +1,1 @@
-"""ROOM."""
+"""How data is shown: JSON views, tables, pictures of hosts."""

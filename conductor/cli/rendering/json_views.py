@@ -37,8 +37,8 @@ from models.messages.hardware_json import (
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """What belongs to one operation beside its record."""
+class OperationHistory:
+    """Children, events and decisions of one operation."""
 
     children: Sequence[OperationRecord] = ()
     events: Sequence[Event] = ()
@@ -47,7 +47,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One operation on an instance, with all that was written of it, the request behind it too."""
+    """One operation on an instance, with the events and decisions of its request too."""
 
     record: OperationRecord
     events: Sequence[Event] = ()
@@ -57,7 +57,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
-    """A host with what is known of it elsewhere, and the moment of looking."""
+    """A host with its heartbeat, registration and instances at one moment."""
 
     host: Host
     heartbeat: Heartbeat | None
@@ -77,7 +77,9 @@ def moment(at: float | None) -> str | None:
 _GOES_BACK = (OperationState.UNDOING, OperationState.STUCK)
 
 
-def operation_view(record: OperationRecord, story: Story, now: float | None = None) -> JsonDict:
+def operation_view(
+    record: OperationRecord, history: OperationHistory, now: float | None = None
+) -> JsonDict:
     """Return what `operations show` prints."""
     return {
         "id": record.id,
@@ -99,19 +101,19 @@ def operation_view(record: OperationRecord, story: Story, now: float | None = No
         "waiting_on": record.waiting_on,
         "asked": unanswered_view(record, time.time() if now is None else now),
         "deadline_at": moment(record.deadline_at),
-        "children": [child.id for child in story.children],
-        "children_by_state": dict(Counter(child.state.value for child in story.children)),
-        "instances": _instances_of(record, story.children),
-        "decisions": [decision_view(decision) for decision in story.decisions],
+        "children": [child.id for child in history.children],
+        "children_by_state": dict(Counter(child.state.value for child in history.children)),
+        "instances": _instances_of(record, history.children),
+        "decisions": [decision_view(decision) for decision in history.decisions],
         "events": [
             {"at": moment(event.at), "event": event.event, "detail": event.detail}
-            for event in story.events
+            for event in history.events
         ],
     }
 
 
 def unanswered_view(record: OperationRecord, now: float) -> JsonDict | None:
-    """Return whom an operation has asked what, since when; nothing where no answer is awaited.
+    """Return what an operation has dispatched and waits for: host, verb, since when; None without.
 
     `for_s` is by the clock of the database.
     """
@@ -127,7 +129,7 @@ def unanswered_view(record: OperationRecord, now: float) -> JsonDict | None:
 
 
 def event_view(event: Event, kind: str) -> JsonDict:
-    """Return one line of a story, as `operations watch` prints it."""
+    """Return one event, as `operations watch` prints it."""
     return {
         "at": moment(event.at),
         "operation_id": event.operation_id,
@@ -176,8 +178,8 @@ def instance_view(instance: Instance) -> JsonDict:
 
 
 def migration_view(uow: UnitOfWork, move: Migration) -> JsonDict:
-    """Return `migrations show`: both ends, what each holds now, and the story."""
-    told = sorted(uow.events.where(operation_id=move.operation_id), key=lambda event: event.at)
+    """Return `migrations show`: both ends, what each has allocated, and the history."""
+    events = sorted(uow.events.where(operation_id=move.operation_id), key=lambda event: event.at)
     held: dict[str, Counter[str]] = {}
     for consumer in (move.id, move.instance_id):
         for allocation in uow.allocations.where(consumer_id=consumer):
@@ -197,12 +199,12 @@ def migration_view(uow: UnitOfWork, move: Migration) -> JsonDict:
         "error": dict(move.error) if move.error else None,
         "created_at": moment(move.created_at),
         "updated_at": moment(move.updated_at),
-        "story": [{"at": moment(e.at), "what": f"{e.event} {e.detail}".strip()} for e in told],
+        "story": [{"at": moment(e.at), "what": f"{e.event} {e.detail}".strip()} for e in events],
     }
 
 
 def action_view(action: Action) -> JsonDict:
-    """Return one line of `instances actions`: who asked for what, when, and what became of it."""
+    """Return one line of `instances actions`: who requested what, when, and how it ended."""
     record, move = action.record, action.migration
     return {
         "operation_id": record.id,
@@ -232,8 +234,8 @@ def action_view(action: Action) -> JsonDict:
 def _action_events(action: Action) -> list[JsonDict]:
     """Return what happened in order, the scheduler's decisions among it."""
     chosen = [(decision.at, "scheduled", _decided(decision)) for decision in action.decisions]
-    told = [(item.at, item.event, item.detail) for item in action.events]
-    ordered = sorted([*told, *chosen], key=lambda item: item[0])
+    happened = [(event.at, event.event, event.detail) for event in action.events]
+    ordered = sorted([*happened, *chosen], key=lambda entry: entry[0])
     return [{"at": moment(at), "event": event, "detail": text} for at, event, text in ordered]
 
 

@@ -14,7 +14,7 @@ GAP: Final = 2
 """Spaces that stand between two columns."""
 
 SHORT_ID: Final = 8
-"""So much of an id is left where whole ones have no room; commands take it if only one has it."""
+"""So much of an id is left where whole ones do not fit; commands take it if only one has it."""
 
 _KNOWN_BY: Final = frozenset(
     {"id", "name", "kind", "state", "host", "instance", "source", "target", "old", "new"}
@@ -59,8 +59,8 @@ class FittedTable:
         yield table
 
 
-def _fitted(titles: Sequence[str], columns: Sequence[Sequence[Text]], room: int) -> list[int]:
-    """Return the width of each column, 0 for one that there is no room for."""
+def _fitted(titles: Sequence[str], columns: Sequence[Sequence[Text]], available: int) -> list[int]:
+    """Return the width of each column, 0 for one that does not fit."""
     widths = [
         max([len(title), *(cell.cell_len for cell in column)])
         for title, column in zip(titles, columns, strict=True)
@@ -72,7 +72,7 @@ def _fitted(titles: Sequence[str], columns: Sequence[Sequence[Text]], room: int)
     known = {p for p in places if titles[p] in _KNOWN_BY} | first
     others = [p for p in places if p not in (*ids, *prose, *known)]
     known_by = [p for p in places if p not in (*ids, *prose, *others)]
-    excess = sum(widths) + GAP * len(widths) - GAP - room
+    excess = sum(widths) + GAP * len(widths) - GAP - available
     excess = _take(widths, prose, max(_LEAST_PROSE, _PROSE_FROM), excess)
     if excess > 0:
         for place in ids:
@@ -124,7 +124,7 @@ def _holds_prose(title: str, column: Sequence[Text]) -> bool:
 
 
 def _shortened(cell: Text, width: int) -> Text:
-    """Return an id as far as it has room, without the sign that something is missing."""
+    """Return an id as far as it fits, without the sign that something is missing."""
     if len(cell.plain) > width and _UUID.fullmatch(cell.plain):
         return Text(cell.plain[:SHORT_ID], style=cell.style)
     return cell

@@ -1,4 +1,4 @@
-"""Data on stdout in the format asked for, everything else on stderr."""
+"""Data on stdout in the format requested for, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Output = Annotated[
 ]
 
 
-def format_of(asked: Format | None) -> Format:
-    """Return the format asked for, else what suits who reads."""
-    if asked is not None:
-        return asked
+def format_of(requested: Format | None) -> Format:
+    """Return the requested format: by default a table on a terminal, else JSON."""
+    if requested is not None:
+        return requested
     return Format.TABLE if sys.stdout.isatty() else Format.JSON
 
 
@@ -49,10 +49,10 @@ def newest(found: Sequence[T], limit: int) -> Sequence[T]:
 
 
 def show_all(
-    rows: Sequence[Json], asked: Format | None, table: Callable[[], RenderableType]
+    rows: Sequence[Json], requested: Format | None, table: Callable[[], RenderableType]
 ) -> None:
     """Print a list: an array, one object a line, or a table."""
-    form = format_of(asked)
+    form = format_of(requested)
     if form is Format.TABLE:
         console(_UNCUT).print(table())
     elif form is Format.JSON:
@@ -61,9 +61,9 @@ def show_all(
         write_lines(rows)
 
 
-def show_one(row: Json, asked: Format | None, view: Callable[[], RenderableType]) -> None:
+def show_one(row: Json, requested: Format | None, view: Callable[[], RenderableType]) -> None:
     """Print one thing: an object, or what a person reads of it."""
-    form = format_of(asked)
+    form = format_of(requested)
     if form is Format.TABLE:
         console(_UNCUT).print(view())
     else:

@@ -1,6 +1,6 @@
 """A host as a picture in the terminal: a panel a NUMA cell, a column a core, a colour a guest.
 
-Every guest also has letters, so that the picture says the same without colours.
+Every guest also has a label, so that the picture says the same without colours.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _tile(thread: Thread, width: int) -> Text:
 
 
 def _bar_line(bar: Bar, width: int, coloured: bool) -> Text:
-    """Return label, bar and numbers; without colours the bar is made of the guests' letters."""
+    """Return label, bar and numbers; without colours the bar is made of the guests' labels."""
     line = Text.assemble((f"{bar.label:<{_LABEL_WIDTH}}", "dim"))
     drawn = 0
     for guest, characters in shares(bar, width):

@@ -15,11 +15,11 @@ from conductor.store import Host
 from models.hardware import CpuMask, HostCell, PagePool, PlacedCell, Placement, cpus_of
 from models.units import KIB_PER_MIB, MIB_PER_GIB
 
-_LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class Use(Enum):
-    """What a thread is there for, or taken by."""
+    """What a thread is there for, or used by."""
 
     FREE = "free"
     SHARED = "shared"
@@ -94,9 +94,9 @@ def host_map(host: Host, guests: Iterable[Guest]) -> HostMap:
 
 
 def label_of(place: int) -> str:
-    """Return the letters of a guest: A to Z, then AA, AB and so on."""
-    tens, ones = divmod(place, len(_LETTERS))
-    return (_LETTERS[(tens - 1) % len(_LETTERS)] if tens else "") + _LETTERS[ones]
+    """Return the label of a guest: A to Z, then AA, AB and so on."""
+    tens, ones = divmod(place, len(_ALPHABET))
+    return (_ALPHABET[(tens - 1) % len(_ALPHABET)] if tens else "") + _ALPHABET[ones]
 
 
 def shares(bar: Bar, width: int) -> list[tuple[int | None, int]]:
@@ -141,25 +141,23 @@ def _cell_map(cell: HostCell, guests: Sequence[Guest], ratio: float) -> CellMap:
         for placed in (guest.placement.cells if guest.placement else ())
         if placed.host_cell == cell.id
     ]
-    taken = _taken(here)
-    cores = tuple(
-        tuple(_thread(cell, cpu, taken) for cpu in cpus_of(core)) for core in _cores(cell)
-    )
+    uses = _uses(here)
+    cores = tuple(tuple(_thread(cell, cpu, uses) for cpu in cpus_of(core)) for core in _cores(cell))
     return CellMap(cell.id, cell.socket, cores, _bars(cell, here, ratio))
 
 
-def _taken(here: Sequence[tuple[int, PlacedCell]]) -> dict[int, tuple[Use, int]]:
-    taken: dict[int, tuple[Use, int]] = {}
+def _uses(here: Sequence[tuple[int, PlacedCell]]) -> dict[int, tuple[Use, int]]:
+    uses: dict[int, tuple[Use, int]] = {}
     for place, placed in here:
-        taken.update((cpu, (Use.BLOCKED, place)) for cpu in cpus_of(placed.blocked_cpus))
-        taken.update((cpu, (Use.EMULATOR, place)) for cpu in cpus_of(placed.reserved_cpus))
-        taken.update((cpu, (Use.PINNED, place)) for _, cpu in placed.pinning)
-    return taken
+        uses.update((cpu, (Use.BLOCKED, place)) for cpu in cpus_of(placed.blocked_cpus))
+        uses.update((cpu, (Use.EMULATOR, place)) for cpu in cpus_of(placed.reserved_cpus))
+        uses.update((cpu, (Use.PINNED, place)) for _, cpu in placed.pinning)
+    return uses
 
 
-def _thread(cell: HostCell, cpu: int, taken: dict[int, tuple[Use, int]]) -> Thread:
-    if cpu in taken:
-        use, place = taken[cpu]
+def _thread(cell: HostCell, cpu: int, uses: dict[int, tuple[Use, int]]) -> Thread:
+    if cpu in uses:
+        use, place = uses[cpu]
         return Thread(cpu, use, place)
     bit = 1 << cpu
     if cell.pinned_cpus & bit:

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Sending requests, and waiting for their operations to end."""

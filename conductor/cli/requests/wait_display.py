@@ -1,4 +1,4 @@
-"""Waiting for an operation to end, with a progress display where somebody is looking."""
+"""Wait for an operation to end, with a progress display on a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STARTS_WITHIN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """An operation as seen at one moment; `children` counts their states.
 
     `copied` is how many percent of a guest that moves while it runs have been copied.
@@ -44,9 +44,9 @@ class Look:
 
 
 class Watcher(Protocol):
-    """Is shown every look."""
+    """Is shown every snapshot."""
 
-    def see(self, look: Look) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         """Show it."""
 
 
@@ -56,17 +56,17 @@ def await_end(store: Store, operation_id: str, timeout_s: float) -> OperationRec
     with _watching(operation_id) as watcher:
         while True:
             with store.read() as uow:
-                look = look_at(uow, operation_id)
-            watcher.see(look)
-            if look.ended and look.record is not None:
-                return look.record
+                snapshot = snapshot_of(uow, operation_id)
+            watcher.show(snapshot)
+            if snapshot.ended and snapshot.record is not None:
+                return snapshot.record
             if time.monotonic() >= deadline:
-                raise Unreachable("timed_out", _late(operation_id, look, timeout_s))
+                raise Unreachable("timed_out", _late(operation_id, snapshot, timeout_s))
             time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
 
 
 def await_system(store: Store, hosts: int) -> None:
-    """Return when a conductor lives and has taken in so many hosts; `Unreachable` after 30 s."""
+    """Return when a conductor lives and has registered so many hosts; `Unreachable` after 30 s."""
     deadline = time.monotonic() + _STARTS_WITHIN_S
     while time.monotonic() < deadline:
         with store.read() as uow:
@@ -77,23 +77,23 @@ def await_system(store: Store, hosts: int) -> None:
     raise Unreachable("not_started", f"the system has not come up within {within}")
 
 
-def look_at(uow: UnitOfWork, operation_id: str) -> Look:
+def snapshot_of(uow: UnitOfWork, operation_id: str) -> Snapshot:
     """Return an operation as it is now."""
     record = uow.operations.get(operation_id)
     if record is None:
-        return Look(None, Counter())
+        return Snapshot(None, Counter())
     children = uow.operations.where(parent_id=operation_id)
     copied = None
     if record.kind == _COPIES and not record.state.ended:
         moves = uow.migrations.where(operation_id=operation_id)
         copied = max((move.progress_percent for move in moves), default=None)
-    return Look(record, Counter(child.state.value for child in children), copied)
+    return Snapshot(record, Counter(child.state.value for child in children), copied)
 
 
 def verdict(record: OperationRecord) -> tuple[str, int]:
     """Return one line on how an operation ended, and the exit code that it means.
 
-    A request that was refused before it began was wrong; one that began and failed got a no.
+    A request that was refused before it began was wrong; one that began and failed has failed.
     """
     if record.state is OperationState.SUCCEEDED:
         return f"{record.kind} {record.id} succeeded", 0
@@ -122,17 +122,17 @@ def _watching(operation_id: str) -> Iterator[Watcher]:
 
 
 class _Lines:
-    """Says in lines how far a copy is, for whoever reads a pipe or a log."""
+    """Prints the progress of a copy in lines, into a pipe or a log."""
 
     def __init__(self) -> None:
-        self._said = 0
+        self._shown = 0
 
-    def see(self, look: Look) -> None:
-        """Say it where it has gone on by a tenth."""
-        tenth = (look.copied or 0) // 10 * 10
-        if tenth > self._said:
-            self._said = tenth
-            say(f"copied {look.copied} %")
+    def show(self, snapshot: Snapshot) -> None:
+        """Print a line for every tenth."""
+        tenth = (snapshot.copied or 0) // 10 * 10
+        if tenth > self._shown:
+            self._shown = tenth
+            say(f"copied {snapshot.copied} %")
 
 
 class _Bar:
@@ -140,22 +140,22 @@ class _Bar:
         self._progress = progress
         self._task = progress.add_task(operation_id[:8], total=None, counts="sent")
 
-    def see(self, look: Look) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         """Move the bar by the children that have ended."""
-        record, total = look.record, look.children.total()
+        record, total = snapshot.record, snapshot.children.total()
         if record is None:
             return
-        if look.copied is not None:
+        if snapshot.copied is not None:
             self._progress.update(
                 self._task,
                 description=record.kind.replace("_", " "),
                 total=100,
-                completed=look.copied,
-                counts=f"{look.copied} % copied, {record.step or record.state.value.lower()}",
+                completed=snapshot.copied,
+                counts=f"{snapshot.copied} % copied, {record.step or record.state.value.lower()}",
             )
             return
-        ended = sum(look.children[state] for state in OperationState if state.ended)
-        counts = ", ".join(f"{n} {name.lower()}" for name, n in sorted(look.children.items()))
+        ended = sum(snapshot.children[state] for state in OperationState if state.ended)
+        counts = ", ".join(f"{n} {name.lower()}" for name, n in sorted(snapshot.children.items()))
         self._progress.update(
             self._task,
             description=record.kind.replace("_", " "),
@@ -165,6 +165,6 @@ class _Bar:
         )
 
 
-def _late(operation_id: str, look: Look, timeout_s: float) -> str:
-    state = look.record.state.value if look.record else "not accepted yet"
+def _late(operation_id: str, snapshot: Snapshot, timeout_s: float) -> str:
+    state = snapshot.record.state.value if snapshot.record else "not accepted yet"
     return f"operation {operation_id} has not ended within {seconds_text(timeout_s)}: it is {state}"

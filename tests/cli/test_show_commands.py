@@ -296,7 +296,7 @@ def test_health_names_a_placement_server_that_is_away(
     monkeypatch.setenv("CONDUCTOR_PLACEMENT_URL", "http://me:canary-7d@127.0.0.1:9")
     result = here("health")
     assert result.code == 4
-    (found,) = [item for item in result.json if item["name"] == "placement"]
+    (found,) = [row for row in result.json if row["name"] == "placement"]
     assert (found["state"], "127.0.0.1:9" in found["detail"]) == ("away", True)
     assert "canary" not in result.out + result.err
 
