@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from conductor.cli.commands import flavors, instances, migrations, operations
+from conductor.cli.commands import flavors, instances, migrations
+from conductor.cli.rendering.render_operation import OPERATION_COLUMNS
 from conductor.cli.rendering.text_tables import Column, key, table_of
 
 ID = "5f0c9a1e-7f1b-4c1e-9d52-0a4f3f0d8b11"
@@ -72,7 +73,7 @@ LISTS: dict[str, tuple[Any, Sequence[Column], tuple[str, ...]]] = {
     ),
     "operations": (
         OPERATION,
-        operations._COLUMNS,
+        OPERATION_COLUMNS,
         (ID[:8], "live_migrate_instance", "SUCCEEDED", "12:00:00"),
     ),
     "migrations": (

@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `serve` with its roles."""
+    """Add `serve` with its processes."""
     serve = typer.Typer(help="Run one process of the system in the foreground.")
     serve.command("conductor")(conductor)
     serve.command("scheduler")(scheduler)
@@ -34,14 +34,14 @@ def add_to(app: typer.Typer) -> None:
 def conductor() -> None:
     """Accept requests and carry operations out; any number may run."""
     # Imported here, so that a compute worker's process never holds the database's code.
-    roles = importlib.import_module("conductor.processes.control_processes")
-    raise typer.Exit(roles.run_conductor(_settings()))
+    processes = importlib.import_module("conductor.processes.control_processes")
+    raise typer.Exit(processes.run_conductor(_settings()))
 
 
 def scheduler() -> None:
-    """Choose hosts and claim them; any number may run."""
-    roles = importlib.import_module("conductor.processes.control_processes")
-    raise typer.Exit(roles.run_scheduler(_settings()))
+    """Select hosts and claim their resources; any number may run."""
+    processes = importlib.import_module("conductor.processes.control_processes")
+    raise typer.Exit(processes.run_scheduler(_settings()))
 
 
 def compute(
@@ -56,13 +56,16 @@ def compute(
     ] = None,
     trait: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A trait that the host has, beside those in HOST.json."),
+        typer.Option(
+            metavar="NAME", help="A trait that the host has, in addition to those in HOST.json."
+        ),
     ] = None,
-    habit: Annotated[
+    faults: Annotated[
         list[str] | None,
         typer.Option(
+            "--habit",
             metavar="NAME=VALUE",
-            help="How the simulated hypervisor behaves: latency_s=SECONDS, latency_max_s=SECONDS, "
+            help="Faults of the simulated hypervisor: latency_s=SECONDS, latency_max_s=SECONDS, "
             "refused=CHANCE, lost=CHANCE, hang=CHANCE, seed=NUMBER; one verb only: spawn.hang=1.",
         ),
     ] = None,
@@ -71,8 +74,8 @@ def compute(
     worker = importlib.import_module("conductor.processes.compute_process")
     settings = _settings()
     folder = (state_dir or settings.state_dir / "compute") / _folder(host)
-    habits, traits = pairs(habit, "habit"), tuple(trait or ())
-    options = worker.ComputeOptions(host, topology, folder, habits, traits)
+    injected, traits = pairs(faults, "habit"), tuple(trait or ())
+    options = worker.ComputeOptions(host, topology, folder, injected, traits)
     raise typer.Exit(worker.run_compute(settings, options))
 
 
