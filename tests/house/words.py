@@ -157,7 +157,10 @@ def _nowhere(word: str) -> str | None:
     return None
 
 
-CLEAN: Final = ("workers", "docs", "deploy", "examples", "README.md", "tests")
+CLEAN: Final = (
+    *(f"conductor/{room}" for room in ("hosts", "operations", "placement", "scheduling", "store")),
+    *("models", "workers", "docs", "deploy", "examples", "README.md", "tests"),
+)
 """What is looked at without arguments. The other folders of the product join as they come clean."""
 
 
