@@ -36,7 +36,7 @@ from tasks.dead_letter_reading import (
     dead_letter_of,
     keep_dead_letter,
     read_dead_letter,
-    refused_letter,
+    refused_message,
     request_of,
 )
 from tasks.flower.event_stream import EventStream
@@ -182,7 +182,7 @@ def record(conductor: Conductor, message: Message, queue: str, reason: str) -> N
     Written here and not left to the broker: RabbitMQ 3.10 stops dead-lettering for a whole node
     over a header `x-death` that it did not make itself.
     """
-    _keep(conductor, message, refused_letter(message, queue, reason, time.time()))
+    _keep(conductor, message, refused_message(message, queue, reason, time.time()))
 
 
 def _keep(conductor: Conductor, message: Message, dead_letter: DeadLetter) -> None:
@@ -218,7 +218,7 @@ class _Shell:
 
     def __init__(self, conductor: Conductor, store_retry: StoreRetry) -> None:
         self._conductor = conductor
-        self._patience = store_retry
+        self._store_retry = store_retry
 
     def run(
         self,
@@ -228,7 +228,7 @@ class _Shell:
         is_kept: Callable[[str], bool] = lambda _code: True,
     ) -> None:
         """Run `call`; of what it raises, `is_kept` says by its code whether a record is kept."""
-        settle(self._patience, lambda: self._kept(task, queue, call, is_kept))
+        settle(self._store_retry, lambda: self._kept(task, queue, call, is_kept))
 
     def _kept(
         self,

@@ -79,12 +79,12 @@ def read_dead_letter(message: Message, now: float) -> DeadLetter:
     """
     death = _last_death(message.headers)
     queue = str(death.get("queue", ""))
-    return _letter(message, queue, _reason(message, death, queue), str(death.get("time")), now)
+    return _dead_letter(message, queue, _reason(message, death, queue), str(death.get("time")), now)
 
 
-def refused_letter(message: Message, queue: str, reason: str, now: float) -> DeadLetter:
+def refused_message(message: Message, queue: str, reason: str, now: float) -> DeadLetter:
     """Return the record of a message that `queue` held and nobody takes, for this reason."""
-    return _letter(message, queue, reason, "", now)
+    return _dead_letter(message, queue, reason, "", now)
 
 
 def keep_dead_letter(keep: Callable[[DeadLetter], None], dead_letter: DeadLetter) -> None:
@@ -130,7 +130,7 @@ def request_of(dead_letter: DeadLetter, message: Message) -> Request | None:
     return Request(dead_letter.task, task_id, _keywords(message), told or None)
 
 
-def _letter(message: Message, queue: str, reason: str, when: str, now: float) -> DeadLetter:
+def _dead_letter(message: Message, queue: str, reason: str, when: str, now: float) -> DeadLetter:
     headers = message.headers if isinstance(message.headers, dict) else {}
     own = {key: value for key, value in headers.items() if not str(key).startswith("x-")}
     task = own.get("task")

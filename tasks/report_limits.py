@@ -96,7 +96,7 @@ class ReportLimits:
         self._buckets = TokenBuckets(clock)
         self._lock = threading.Lock()
         self._warnings = ThrottledLog()
-        self._not_taken: dict[str, tuple[float, Counter[str]]] = {}
+        self._refused: dict[str, tuple[float, Counter[str]]] = {}
 
     def exceeds_rate(self, message: Message) -> bool:
         """Take a token for a report; without one it is counted, to be acknowledged unread."""
@@ -134,12 +134,12 @@ class ReportLimits:
         """
         since = self._clock() - SHOWN_FOR_S
         with self._lock:
-            self._not_taken = {
-                name: (at, counts) for name, (at, counts) in self._not_taken.items() if at >= since
+            self._refused = {
+                name: (at, counts) for name, (at, counts) in self._refused.items() if at >= since
             }
             lately = {
                 name: Counter(counts)
-                for name, (_, counts) in self._not_taken.items()
+                for name, (_, counts) in self._refused.items()
                 if counts[TOO_MANY] > NOTICED_DROPS or set(counts) - {TOO_MANY}
             }
         if not lately:
@@ -152,9 +152,9 @@ class ReportLimits:
     def _note(self, account: str, code: str) -> None:
         self._count(code)
         with self._lock:
-            _, counts = self._not_taken.get(account, (0.0, Counter[str]()))
+            _, counts = self._refused.get(account, (0.0, Counter[str]()))
             counts[code] += 1
-            self._not_taken[account] = (self._clock(), counts)
+            self._refused[account] = (self._clock(), counts)
         self._warnings.warn("reports are not taken", account=_name(account), code=code)
 
 

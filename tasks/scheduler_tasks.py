@@ -19,14 +19,14 @@ from tasks.consuming.acknowledgement import settle
 from tasks.consuming.hardened_consumer import Consuming
 from tasks.consuming.store_retry import StoreRetry
 from tasks.consuming.task_worker import serve
-from tasks.dead_letter_reading import keep_dead_letter, refused_letter
+from tasks.dead_letter_reading import keep_dead_letter, refused_message
 from tasks.flower.event_stream import EventStream
 from tasks.routing import work_queue
 
 PREFETCH = 32
 
 Publish: TypeAlias = Callable[[Sequence[OutgoingMessage]], object]
-"""Sends letters of a committed transaction and forgets their outbox rows."""
+"""Sends messages of a committed transaction and forgets their outbox rows."""
 
 Keep: TypeAlias = Callable[[DeadLetter], None]
 """Keeps a message that could not be handled; the same id again changes nothing."""
@@ -36,7 +36,7 @@ class Scheduler(Protocol):
     """What the task calls. It may be called twice with the same message, from any thread."""
 
     def handle(self, message: SelectHosts) -> Sequence[OutgoingMessage]:
-        """Claim hosts in one transaction; return the letters that it promised."""
+        """Claim hosts in one transaction; return the messages that it promised."""
 
 
 def serve_scheduler(
@@ -60,7 +60,7 @@ def serve_scheduler(
 
 def record(keep: Keep, message: Message, queue: str, reason: str) -> None:
     """Keep a message that nobody takes; raise only while the store is away."""
-    keep_dead_letter(keep, refused_letter(message, queue, reason, time.time()))
+    keep_dead_letter(keep, refused_message(message, queue, reason, time.time()))
 
 
 def register(app: Celery, scheduler: Scheduler, publish: Publish, store_retry: StoreRetry) -> None:

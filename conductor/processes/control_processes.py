@@ -61,7 +61,7 @@ SHOW_ENDS_EVERY_S: Final = 5.0
 CLOCK_EVERY_S: Final = 10.0
 REFUSALS_EVERY_S: Final = 5.0
 FORGET_EVERY_S: Final = 0.2
-"""Well below the second after which a letter's row is swept and sent again."""
+"""Well below the second after which a message's row is swept and sent again."""
 
 
 @dataclass(frozen=True, slots=True)

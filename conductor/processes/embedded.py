@@ -1,7 +1,7 @@
 """The whole system in one process: conductor, scheduler, compute workers, and a bus between them.
 
 The same parts as over services, with the in-process carrier instead of RabbitMQ. Killing a host
-here drops its agent's memory and its unacknowledged letters; journal and hypervisor stay.
+here drops its agent's memory and its unacknowledged messages; journal and hypervisor stay.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def scheduling_settings(settings: Settings) -> SchedulingSettings:
 
 
 class Desk:
-    """Takes letters off the bus to the part that they are for, one call each."""
+    """Takes messages off the bus to the part that they are for, one call each."""
 
     def __init__(self, service: ConductorService, scheduler: Scheduler) -> None:
         self._service = service
@@ -209,7 +209,7 @@ class Embedded:
         return outgoing.id
 
     def crash(self, name: str) -> int:
-        """Kill a host's agent with its memory and its waiting letters; return how many it lost."""
+        """Kill a host's agent with its memory and its waiting messages; return how many it lost."""
         agent = self._agents.pop(name, None)
         if agent is not None:
             agent.kill()

@@ -88,12 +88,12 @@ def _answer(body: Mapping[str, Any]) -> list[Event]:
 
 
 def answered(outgoing_messages: Sequence[OutgoingMessage]) -> list[Event]:
-    """Tell the ends of the asks that these letters answer."""
+    """Tell the ends of the asks that these messages answer."""
     return [_end(outgoing.body) for outgoing in outgoing_messages if outgoing.task == REPLY]
 
 
 def given_up(outgoing: Mapping[str, Any], reason: str) -> Event:
-    """Tell that nobody waits for the answer to an ask any more; `letter` is how it was sent."""
+    """Tell that nobody waits for the answer to an ask any more; `message` is how it was sent."""
     return {
         "type": "task-failed",
         "uuid": outgoing["id"],

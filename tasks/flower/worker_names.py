@@ -6,7 +6,7 @@ import socket
 from typing import Final
 
 _MOST: Final = 100
-_held: Final[list[socket.socket]] = []
+_sockets: Final[list[socket.socket]] = []
 """A name is held, until the process ends, by a socket in Linux's abstract namespace: no file."""
 
 
@@ -29,5 +29,5 @@ def _is_free(name: str) -> bool:
     except OSError:
         holder.close()
         return False
-    _held.append(holder)
+    _sockets.append(holder)
     return True

@@ -70,7 +70,7 @@ class ConfirmingChannel:
         channel.events["basic_nack"].add(self._on_nack)
         channel.events["basic_return"].add(self._on_return)
 
-    def publish(self, parcels: Sequence[AmqpMessage], timeout_s: float) -> frozenset[str]:
+    def publish(self, amqp_messages: Sequence[AmqpMessage], timeout_s: float) -> frozenset[str]:
         """Return the ids of what came back (no queue, or refused); the rest is safe.
 
         Raises the connection's or channel's errors, `TimeoutError` included, when the broker
@@ -80,14 +80,14 @@ class ConfirmingChannel:
         self._refused.clear()
         self._returned.clear()
         first = self._sent + 1
-        for amqp_message in parcels:
+        for amqp_message in amqp_messages:
             self._send(amqp_message, timeout_s)
         while self._open:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError(f"{len(self._open)} messages are not confirmed")
             self._channel.connection.drain_events(timeout=left_s)
-        return frozenset(self._returned | {parcels[tag - first].id for tag in self._refused})
+        return frozenset(self._returned | {amqp_messages[tag - first].id for tag in self._refused})
 
     def _send(self, amqp_message: AmqpMessage, timeout_s: float) -> None:
         message = amqp.Message(

@@ -1,4 +1,4 @@
-"""The carrier over RabbitMQ: letters leave as Celery task messages, confirmed by the batch."""
+"""The carrier over RabbitMQ: messages leave as Celery task messages, confirmed by the batch."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _PERSISTENT = 2
 
 
 class CeleryCarrier:
-    """Sends letters for any number of threads, each on an AMQP connection of its own.
+    """Sends messages for any number of threads, each on an AMQP connection of its own.
 
-    A letter for one of our queues is a Celery message (protocol 2) on that queue's exchange. It
+    A message for one of our queues is a Celery message (protocol 2) on that queue's exchange. It
     names the account that sends it, which the broker verifies: see `accounts`.
     Notices go to the exchange `notifications`, where perhaps nobody listens. Any other queue is
     the reply queue of a caller; nobody keeps such queues for us, so one that is gone is no error.
@@ -49,9 +49,9 @@ class CeleryCarrier:
         self._idle: deque[_Line] = deque()
 
     def send(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
-        """Return when the broker has every letter; raise `Unreachable` otherwise.
+        """Return when the broker has every message; raise `Unreachable` otherwise.
 
-        `error.data["unsent"]` lists the ids of those that may not have arrived. A letter that no
+        `error.data["unsent"]` lists the ids of those that may not have arrived. A message that no
         queue would take is among them (code `unroutable`, the queues' names in
         `error.data["queues"]`), while the others have left; so is one that AMQP cannot carry, for
         which `error.data["unsendable"]` has the reason. Takes at most about 15 s: a connection,
@@ -82,7 +82,7 @@ class CeleryCarrier:
     def _carriable(
         self, outgoing_messages: Sequence[OutgoingMessage]
     ) -> tuple[list[OutgoingMessage], dict[str, str]]:
-        """Return the letters that AMQP can carry, and by id why it cannot carry the others."""
+        """Return the messages that AMQP can carry, and by id why it cannot carry the others."""
         carriable, unsendable = [], {}
         for outgoing in outgoing_messages:
             try:
@@ -137,7 +137,7 @@ def _left(
 
 
 def amqp_message(outgoing: OutgoingMessage, origin: str, account: str) -> AmqpMessage:
-    """Return the letter as AMQP carries it, sent by `account`."""
+    """Return the message as AMQP carries it, sent by `account`."""
     if not is_ours(outgoing.queue):
         return _plain(outgoing)
     headers = {
@@ -178,7 +178,7 @@ def _plain(outgoing: OutgoingMessage) -> AmqpMessage:
 
 
 def _is_told(outgoing: OutgoingMessage) -> bool:
-    """Say whether Flower hears of a letter: not of callers' own, nor of every host's pulse."""
+    """Say whether Flower hears of a message: not of callers' own, nor of every host's pulse."""
     return is_ours(outgoing.queue) and outgoing.task not in SILENT
 
 
@@ -215,8 +215,10 @@ class _Line:
             raise
 
     def publish(self, outgoing_messages: Sequence[OutgoingMessage], origin: str) -> frozenset[str]:
-        parcels = [amqp_message(outgoing, origin, self._account) for outgoing in outgoing_messages]
-        return self._channel.publish(parcels, CONFIRM_TIMEOUT_S)
+        amqp_messages = [
+            amqp_message(outgoing, origin, self._account) for outgoing in outgoing_messages
+        ]
+        return self._channel.publish(amqp_messages, CONFIRM_TIMEOUT_S)
 
     def close(self) -> None:
         self._connection.release()

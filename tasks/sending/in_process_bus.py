@@ -1,7 +1,7 @@
 """The in-process carrier: queues in memory, for the embedded system and for tests.
 
 It keeps the promises of the broker that our handlers rely on, and breaks the same ones: a
-letter may come twice, and what a dead consumer had in hand is gone (the reaper asks again).
+message may come twice, and what a dead consumer had in hand is gone (the reaper asks again).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IDLE_S: Final = 0.5
 
 
 class _Queue:
-    """Letters in order; a condition of its own, so that a letter wakes only its consumers."""
+    """Messages in order; a condition of its own, so that a message wakes only its consumers."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -31,7 +31,7 @@ class _Queue:
 
 
 class InProcessBus:
-    """Carries letters between handlers of one process; a letter for no queue is kept for it.
+    """Carries messages between handlers of one process; a message for no queue is kept for it.
 
     A notice is kept only for those who listen by then, as at a broker.
     """
@@ -43,7 +43,7 @@ class InProcessBus:
         self.sent = 0
 
     def send(self, outgoing_messages: Sequence[OutgoingMessage]) -> None:
-        """Put letters at the end of their queues."""
+        """Put messages at the end of their queues."""
         for outgoing in outgoing_messages:
             names = (outgoing.queue,) if topic_key(outgoing) is None else self._listening
             for name in names:
@@ -56,7 +56,7 @@ class InProcessBus:
             self._listening |= {name}
 
     def take(self, name: str, wait_s: float = 0.0) -> OutgoingMessage | None:
-        """Return the oldest letter of a queue, waiting for one at most `wait_s`."""
+        """Return the oldest message of a queue, waiting for one at most `wait_s`."""
         queue = self._queue(name)
         with queue.changed:
             if not queue.outgoing_messages and wait_s > 0:
@@ -72,7 +72,7 @@ class InProcessBus:
             return dropped
 
     def depths(self) -> dict[str, int]:
-        """Return how many letters wait in each queue."""
+        """Return how many messages wait in each queue."""
         return {name: len(queue.outgoing_messages) for name, queue in list(self._queues.items())}
 
     def _put(self, name: str, outgoing: OutgoingMessage) -> None:
@@ -87,7 +87,7 @@ class InProcessBus:
 
 
 class Consumer:
-    """Threads that take letters of one queue and hand them to a handler, until stopped."""
+    """Threads that take messages of one queue and hand them to a handler, until stopped."""
 
     def __init__(self, bus: InProcessBus, queue: str, handler: Handler, threads: int = 1) -> None:
         self._bus = bus
@@ -118,5 +118,5 @@ class Consumer:
                 continue
             try:
                 self._handler(outgoing)
-            except Exception:  # one bad letter must not end the consumer
-                log.exception("a letter could not be handled", task=outgoing.task, id=outgoing.id)
+            except Exception:  # one bad message must not end the consumer
+                log.exception("a message could not be handled", task=outgoing.task, id=outgoing.id)
