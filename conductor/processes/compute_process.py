@@ -65,14 +65,15 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
 
     app = make_app(settings.broker_url)
     host = Host(options.host, VERBS)
-    check_broker(app, [host.name])
     make_folder(options.directory, "--state-dir")
+    # Before the broker: a second worker of this folder is refused, whatever is in its queue.
     journal = FileJournal(options.directory)
     events = Silence()
     carrier = CeleryCarrier(app)
     # A thread of its own, so that a slow broker delays nothing that is to be begun.
     voice = ThreadPoolExecutor(1, thread_name_prefix="begun")
     try:
+        check_broker(app, [host.name])
         with ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="work") as pool:
             agent = Agent(
                 host=HostName(host.name),
