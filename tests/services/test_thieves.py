@@ -22,7 +22,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from models.ids import compute_queue
-from models.messages.internal import HEARTBEAT, PROGRESS, REPLY
+from models.messages.internal import HEARTBEAT, INVENTORY_REPORT, PROGRESS, REGISTRATION, REPLY
 from models.messages.requests import REQUESTS
 from tasks.conductor_tasks import KINDS
 from tests.environment import variables
@@ -186,7 +186,8 @@ def test_a_host_reports_of_itself_and_of_nobody_else(stolen: Stolen, task: str) 
     assert {row["reason"].partition(":")[0] for row in dead} == {"account_refused"}
     body = {**ALL_EXAMPLES[task], field: HOST}
     channel.basic_publish("reports", "reports", **message(task, body, user_id=account))
-    stolen.conductor.expect(what=task.removeprefix("reports."), **{field: HOST})
+    what = {REGISTRATION: "registration", INVENTORY_REPORT: "inventory_report"}
+    stolen.conductor.expect(what=what.get(task, task.removeprefix("reports.")), **{field: HOST})
     assert stolen.conductor.told(**{field: VICTIM}) == []
 
 
