@@ -94,7 +94,7 @@ def define_rack(fleet: Fleet, hosts: Iterable[str]) -> None:
     with fleet.store.read() as uow:
         known = uow.catalogue.get("aggregate", RACK)
     if known is None:
-        fleet.define("aggregate", name=RACK, hosts=list(host_administration))
+        fleet.define("aggregate", name=RACK, hosts=list(hosts))
 
 
 class Traveller:

@@ -89,7 +89,7 @@ def test_versions_are_asked_for_once() -> None:
 @pytest.mark.parametrize(("oldest", "newest"), [("1.0", "1.37"), ("1.40", "1.50"), ("2.0", "2.1")])
 def test_a_server_of_no_version_in_common_is_refused_naming_both(oldest: str, newest: str) -> None:
     with pytest.raises(Rejected) as refused:
-        HttpPlacement(client(Server(fine, newest, oldest))).register_host()
+        HttpPlacement(client(Server(fine, newest, oldest))).check_credentials()
     assert refused.value.code == "placement_too_old"
     assert newest in refused.value.message
     assert "1.38" in refused.value.message
@@ -110,7 +110,7 @@ def test_any_of_several_traits_needs_a_server_that_knows_it() -> None:
 )
 def test_what_is_no_placement_server_is_refused(response: httpx.Response) -> None:
     with pytest.raises(Rejected) as refused:
-        HttpPlacement(client(lambda _: response)).register_host()
+        HttpPlacement(client(lambda _: response)).check_credentials()
     assert refused.value.code == "placement_url_invalid"
 
 
@@ -145,7 +145,7 @@ def test_a_user_alone_goes_as_a_token() -> None:
 def test_refused_credentials_are_the_callers_fault_and_not_tried_again(status: int) -> None:
     server = Server(failing(status))
     with pytest.raises(Rejected) as refused:
-        HttpPlacement(client(server)).register_host()
+        HttpPlacement(client(server)).check_credentials()
     assert refused.value.code == "placement_credentials"
     assert len(server.asked) == 2
 
@@ -198,8 +198,8 @@ def test_the_id_of_a_request_is_forwarded_and_logged_with_the_servers() -> None:
 def test_a_server_that_was_replaced_by_another_version_is_asked_anew() -> None:
     server = Server(failing(406))
     asking = client(server)
-    asking.ask(Question("GET", "/usages"))
-    asking.ask(Question("GET", "/usages"))
+    asking.send(Question("GET", "/usages"))
+    asking.send(Question("GET", "/usages"))
     assert [request.url.path for request in server.asked].count("/placement/") == 2
 
 
@@ -209,7 +209,7 @@ def test_warnings_of_one_kind_come_once_a_minute_with_the_count_of_those_kept_ba
     for now in (0.0, 1.0, EVERY_S - 0.1, EVERY_S, EVERY_S + 1):
         heard.now = now
         with pytest.raises(Unreachable):
-            placement.register_host()
+            placement.check_credentials()
     assert heard.said == [("Placement does not answer", 0), ("Placement does not answer", 2)]
 
 

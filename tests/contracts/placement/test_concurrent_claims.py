@@ -14,11 +14,12 @@ import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from conductor.placement.local.host_claims import HostAllocation, allocate
+from conductor.placement.local.instance_allocations import release
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import Consumer, Reshaping, over_committed, provider_id_of
 from conductor.store import Allocation, Inventory, Store, UnitOfWork
 from conductor.store.sql.sql_store import SqlStore
-from models.errors import ConductorError, Conflict, NoValidHost, Rejected
+from models.errors import ConductorError, Conflict, NoValidHost, Rejected, Unreachable
 from tests.benchmarks.claiming import FULL, offer, overcommitted, race
 from tests.placement.one_host import a_root
 
@@ -46,7 +47,7 @@ def stores(url: str) -> Iterator[Sequence[Store]]:
 def outcome(store: Store, work: Work, attempts: int = ATTEMPTS) -> str:
     """Do it in a transaction, anew after a conflict; return `done`, or the code it ended with."""
     retrying = Retrying(
-        retry=retry_if_exception_type(Conflict),
+        retry=retry_if_exception_type((Conflict, Unreachable)),  # busy: again, as a message is
         stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=0.01, max=0.5),
         reraise=True,
@@ -190,7 +191,7 @@ def test_claims_of_instances_and_of_the_port_share_one_account(stores: Sequence[
     assert together(stores, works) == ["done"] * 20
     assert used(stores[0], ROOT) == {"DISK_GB": 20}
 
-    def release(name: str) -> Work:
+    def give_up(name: str) -> Work:
         def work(uow: UnitOfWork) -> None:
             for held in uow.allocations.where(consumer_id=name):
                 release(uow, held, None)
@@ -205,7 +206,7 @@ def test_claims_of_instances_and_of_the_port_share_one_account(stores: Sequence[
         return work
 
     # Everybody is released in both ways at once, and given back once.
-    works = [way(f"c{number}") for number in range(20) for way in (release, empty)]
+    works = [way(f"c{number}") for number in range(20) for way in (give_up, empty)]
     assert together(stores, works) == ["done"] * 40
     assert used(stores[0], ROOT) == {}
     with stores[0].read() as uow:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from conductor.operations.build_instances import build_instances
 from conductor.operations.engine.definition import NewOperation
 from conductor.store import CatalogueEntry, Store
-from models.errors import Conflict, Rejected
+from models.errors import Conflict, Rejected, Unreachable
 from models.messages.requests import BuildInstances, parse_request
 from tests.contracts.store.conftest import Opener
 
@@ -29,7 +29,7 @@ def create(store: Store) -> str:
         try:
             with store.begin() as uow:
                 accept(NewOperation(str(uuid.uuid4()), request, down_after_s=30.0), uow)
-        except Conflict:
+        except (Conflict, Unreachable):
             continue  # busy: asked again, as a message is
         except Rejected as refused:
             return refused.code
