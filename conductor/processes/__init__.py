@@ -1,1 +1,1 @@
-"""ROOM."""
+"""How each process is put together: the composition root, below the command line."""

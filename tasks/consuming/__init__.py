@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Consuming: a hardened Celery consumer, retries while the store is away, acknowledgement."""

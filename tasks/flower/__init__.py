@@ -1,1 +1,1 @@
-"""ROOM."""
+"""What Flower and `AsyncResult` are shown of operations and instructions, apart from the work."""
