@@ -33,6 +33,9 @@ def engine_url(url: str) -> URL:
         raise _rejected(shown, "it must begin with sqlite:///, postgresql:// or memory://")
     if driver == "sqlite" and given.database in {None, "", ":memory:"}:
         raise _rejected(url, "SQLite needs a file; without one say memory://")
+    if driver != "sqlite" and not given.database:
+        # The server would take the account's own database, and `db upgrade` fill that.
+        raise _rejected(shown, "it names no database: postgresql://HOST/DATABASE")
     return given.set(drivername=driver)
 
 
