@@ -20,9 +20,10 @@ from models.hardware import FrozenMap, HostCell, HostTopology, PlacedCell, Place
 from models.hardware.accounting import claim, release, without_use
 from models.ids import InstanceId
 from models.messages.base import parse
+from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.hardware_json import placement_from_json
 from models.messages.hardware_shapes import PlacementShape
-from models.messages.internal import Reservation, SpawnArgs
+from models.messages.internal import Reservation
 from models.units import KIB_PER_MIB
 from workers.hypervisor.ports import GuestDomain, Hardware
 
@@ -84,7 +85,7 @@ def empty(hardware: Hardware) -> Tracked:
     return Tracked(hardware, without_use(hardware.topology), FrozenMap({}), FrozenMap({}))
 
 
-def guest_of(instance_id: InstanceId, spec: SpawnArgs) -> Guest:
+def guest_of(instance_id: InstanceId, spec: GuestDefinition) -> Guest:
     """Return what a spec uses; raise `Rejected` when its placement is malformed."""
     placement = None
     if spec.placement is not None:

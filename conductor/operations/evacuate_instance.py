@@ -20,8 +20,8 @@ from conductor.store import Event, UnitOfWork
 from models.errors import Rejected
 from models.json_types import Json
 from models.lifecycle import InstanceState, MigrationKind, MigrationState
+from models.messages.guests.root_disks import RootDisk
 from models.messages.requests import EvacuateInstance
-from models.messages.root_disks import RootDisk
 
 evacuate_instance = Operation("evacuate_instance", Move, when_busy="supersede")
 

@@ -13,7 +13,6 @@ from models.ids import HOST_PATTERN, HOST_RULE, LONGEST_HOST, compute_queue, is_
 from models.messages.base import Message, Versioned
 from models.messages.catalogue import Count
 from models.messages.name_rules import Words
-from models.messages.root_disks import RootDisk
 
 CONDUCTOR, SCHEDULER, REPORTS, DEAD_LETTERS = "conductor", "scheduler", "reports", "dead_letters"
 
@@ -110,35 +109,6 @@ class RegistrationAnswer(Message):
     outcome: Literal["again", "refused"]
     replaces: str | None = None
     reason: str | None = None
-
-
-class SpawnArgs(Versioned):
-    """What a host needs to know of an instance; `placement` in the shape that `fit` prints.
-
-    `power` is what the guest shall be once it exists; `nostate` waits for a live migration.
-    """
-
-    task: ClassVar[str] = COMPUTE + "spawn"
-
-    name: str
-    vcpus: Count
-    memory_mib: Count
-    disk_gb: Count
-    image_id: str | None = None
-    placement: dict[str, Any] | None = None
-    metadata: dict[str, str] = {}
-    root_disk: RootDisk = RootDisk()
-    power: Literal["running", "shutdown", "nostate"] = "running"
-
-
-class RebuildArgs(SpawnArgs):
-    """What a host needs to know to make a guest anew.
-
-    With `unless_made` it is not made again where it is of this image already: the way back from a
-    rebuild of which nobody knows whether it had begun.
-    """
-
-    unless_made: bool = False
 
 
 def _reporting(name: str) -> str:

@@ -10,6 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from models.errors import Rejected
 from models.messages.answers import ANSWERS
 from models.messages.base import Message, Versioned
+from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.internal import (
     Canary,
     Heartbeat,
@@ -19,7 +20,6 @@ from models.messages.internal import (
     Progress,
     Reply,
     SelectHosts,
-    SpawnArgs,
 )
 from models.messages.notifications import NOTICES
 from models.messages.requests import PREFIX, REQUESTS
@@ -32,7 +32,7 @@ INTERNAL: Final[Mapping[str, type[Versioned]]] = {
     for kind in (
         SelectHosts,
         Instruction,
-        SpawnArgs,
+        GuestDefinition,
         Reply,
         Progress,
         HostRegistration,

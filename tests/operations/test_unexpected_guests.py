@@ -12,7 +12,8 @@ from conductor.hosts.reconciliation import is_leftover, why_unexpected
 from conductor.store import Registration, Removal
 from models.ids import InstanceId
 from models.lifecycle import InstanceState, OperationState
-from models.messages.internal import Domain, SpawnArgs
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.internal import Domain
 from tests.contracts.store.records import an_instance
 from tests.operations.audit import check_at_rest
 from tests.operations.copies import copied, restore
@@ -25,7 +26,7 @@ ID = str(uuid.uuid5(uuid.NAMESPACE_OID, "a guest"))
 
 def put_guest(world: World, host: str, name: str, **changes: Any) -> None:
     """Have a guest on a host that nobody has asked us for."""
-    spec = SpawnArgs(name="theirs", vcpus=1, memory_mib=64, disk_gb=1)
+    spec = GuestDefinition(name="theirs", vcpus=1, memory_mib=64, disk_gb=1)
     hypervisor = world.hosts[host].hypervisor
     domain = replace(GuestDomain(InstanceId(name), "running", spec), **changes)
     hypervisor._domains[InstanceId(name)] = domain

@@ -8,7 +8,7 @@ import pytest
 
 from models.errors import HostRefused
 from models.ids import InstanceId
-from models.messages.root_disks import RootDisk
+from models.messages.guests.root_disks import RootDisk
 from tests.workers.world import HARDWARE, VM, spec
 from workers.hypervisor.simulated import SimulatedHypervisor
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from models.messages.internal import PROGRESS, SpawnArgs
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.internal import PROGRESS
 from tests.workers.world import OTHER_VM, VM, World, instruction, placement, spec, until
 from workers.agent import Agent
 from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults
@@ -44,7 +45,7 @@ class Told:
         return self.world.mailbox.outcomes()[-1], self.world.mailbox.codes()[-1]
 
 
-def asking(power: str, guest: SpawnArgs | None = None) -> dict[str, Any]:
+def asking(power: str, guest: GuestDefinition | None = None) -> dict[str, Any]:
     return {**(guest or spec()).to_json(), "power": power}
 
 
@@ -136,10 +137,10 @@ def test_there_is_nothing_to_reshape_copy_abort_or_save_without_a_guest() -> Non
 def test_a_rebuild_makes_a_guest_whether_or_not_there_was_one() -> None:
     host = Told()
     for image in ("one", "two"):
-        host.tell("rebuild", spec(image_id=image).to_json())
+        host.tell("rebuild", spec(image={"id": image}).to_json())
         domain = host.world.hypervisor.domain(VM)
         assert domain is not None
-        assert domain.spec == spec(image_id=image)
+        assert domain.spec == spec(image={"id": image})
     assert host.world.effects("rebuild") == 2
 
 

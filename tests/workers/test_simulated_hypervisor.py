@@ -45,7 +45,7 @@ def test_what_a_move_does_may_be_repeated_and_outlives_the_process(tmp_path: Pat
         "copy": (lambda host: host.copy(VM, "host-2", told.append), "shutdown"),
         "abort_copy": (lambda host: host.abort_copy(VM), "running"),
         "reshape": (lambda host: host.reshape(VM, spec(vcpus=2, power="shutdown")), "shutdown"),
-        "rebuild": (lambda host: host.rebuild(VM, spec(image_id="img")), "running"),
+        "rebuild": (lambda host: host.rebuild(VM, spec(image={"id": "img"})), "running"),
     }
     for verb, (act, power) in moves.items():
         effects = 0
@@ -56,7 +56,7 @@ def test_what_a_move_does_may_be_repeated_and_outlives_the_process(tmp_path: Pat
         assert (verb, effects, powers(hypervisor)) == (verb, 1, {VM: power})
     found = SimulatedHypervisor(HARDWARE, tmp_path).domain(VM)
     assert found is not None
-    assert found.spec == spec(image_id="img")
+    assert found.spec == spec(image={"id": "img"})
 
 
 def test_a_guest_is_kept_as_it_was_asked_for() -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from models.errors import HostRefused, Rejected, Unreachable
 from models.hardware import HostCell, HostTopology, PagePool, mask_of
 from models.ids import InstanceId
-from models.messages.internal import Reservation, SpawnArgs
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.internal import Reservation
 from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec
 from workers.hypervisor.ports import GuestDomain, Hardware
 from workers.tracker import (
@@ -43,7 +44,7 @@ def code(tracked: Tracked, one: Guest) -> str | None:
     return why_not.code if why_not else None
 
 
-def domain(name: str, guest_spec: SpawnArgs | None, power: str = "running") -> GuestDomain:
+def domain(name: str, guest_spec: GuestDefinition | None, power: str = "running") -> GuestDomain:
     return GuestDomain(InstanceId(name), power, guest_spec, "" if guest_spec else "damaged")  # type: ignore[arg-type]  # one of three
 
 
@@ -263,7 +264,7 @@ def test_what_is_tracked_step_by_step_is_what_an_audit_finds(
     steps: list[tuple[str, dict[str, object] | None, bool]],
 ) -> None:
     tracker = Tracker(HARDWARE)
-    there: dict[str, SpawnArgs] = {}
+    there: dict[str, GuestDefinition] = {}
     for name, placed, comes in steps:
         wanted = spec(placed)
         if comes and name not in there:

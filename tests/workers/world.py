@@ -12,7 +12,8 @@ from typing import Any
 from models.errors import Unreachable
 from models.hardware import HostCell, HostTopology, PagePool, mask_of
 from models.ids import HostName, InstanceId
-from models.messages.internal import REPLY, Instruction, OutgoingMessage, Reply, SpawnArgs, Token
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.internal import REPLY, Instruction, OutgoingMessage, Reply, Token
 from tests.limits import Limit
 from workers.agent import Agent
 from workers.hypervisor.fault_injection import InjectedFaults, always_done
@@ -59,7 +60,7 @@ def placement(
     return {"cells": [one | more]}
 
 
-def spec(placed: dict[str, Any] | None = None, **more: Any) -> SpawnArgs:
+def spec(placed: dict[str, Any] | None = None, **more: Any) -> GuestDefinition:
     """What to spawn: one vCPU, 512 MiB, 1 GiB of disk unless the test says otherwise."""
     values: dict[str, Any] = {
         "name": "vm",
@@ -68,7 +69,7 @@ def spec(placed: dict[str, Any] | None = None, **more: Any) -> SpawnArgs:
         "disk_gb": 1,
         "placement": placed,
     }
-    return SpawnArgs(**(values | more))
+    return GuestDefinition(**(values | more))
 
 
 def operation_of(instance_id: str) -> str:

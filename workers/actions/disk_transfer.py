@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from models.messages.base import Message, parse
-from models.messages.root_disks import DiskImage
+from models.messages.guests.root_disks import DiskImage
 from workers.actions.action_context import Work
 
 

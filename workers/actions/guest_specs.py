@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from models.messages.base import parse
-from models.messages.internal import SpawnArgs
+from models.messages.guests.guest_definition import GuestDefinition
 from workers.actions.action_context import Work
 from workers.tracker import guest_of
 
 
-def requested_spec(work: Work) -> SpawnArgs:
+def requested_spec(work: Work) -> GuestDefinition:
     """Return the requested guest; raise `Rejected` when the arguments are malformed."""
-    return parse(SpawnArgs, work.instruction.args)
+    return parse(GuestDefinition, work.instruction.args)
 
 
 @contextmanager
-def admitted(work: Work, spec: SpawnArgs) -> Iterator[None]:
+def admitted(work: Work, spec: GuestDefinition) -> Iterator[None]:
     """Have the tracker count the guest as it will be, and in the end as it is.
 
     Raises `HostRefused` with the tracker's reason, or `Rejected` for a malformed placement.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from models.messages.base import parse
-from models.messages.internal import RebuildArgs, SpawnArgs
+from models.messages.guests.guest_definition import GuestDefinition, RebuildArgs
 from workers.actions.action_context import Work
 from workers.actions.guest_specs import admitted
 
@@ -17,7 +17,7 @@ def rebuild(work: Work) -> dict[str, Any]:
     is set. Raises `HostRefused` with the tracker's or hypervisor's reason and the guest as it was.
     """
     args = parse(RebuildArgs, work.instruction.args)
-    spec = SpawnArgs.model_validate(args.model_dump(exclude={"unless_made"}))
+    spec = GuestDefinition.model_validate(args.model_dump(exclude={"unless_made"}))
     if args.unless_made and _is_made(work, spec):
         act = work.hypervisor.power_on if spec.power == "running" else work.hypervisor.power_off
         act(work.instance_id)
@@ -27,7 +27,7 @@ def rebuild(work: Work) -> dict[str, Any]:
     return {"power_state": spec.power}
 
 
-def _is_made(work: Work, spec: SpawnArgs) -> bool:
+def _is_made(work: Work, spec: GuestDefinition) -> bool:
     domain = work.hypervisor.domain(work.instance_id)
     there = domain.spec if domain is not None else None
     return there is not None and there.image_id == spec.image_id

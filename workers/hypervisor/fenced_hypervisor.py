@@ -8,8 +8,8 @@ from threading import Condition, get_ident
 from time import monotonic
 
 from models.ids import InstanceId
-from models.messages.internal import SpawnArgs
-from models.messages.root_disks import DiskImage
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.root_disks import DiskImage
 from workers.hypervisor.ports import GuestDomain, Hardware, Hypervisor, OnProgress
 
 
@@ -52,17 +52,17 @@ class FencedHypervisor:
         """Return one guest, None when the host has no such guest."""
         return self._hypervisor.domain(instance_id)
 
-    def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def spawn(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Define a guest with the power of its spec; `AgentDead` once cut."""
         with self._calling(instance_id):
             self._hypervisor.spawn(instance_id, spec)
 
-    def reshape(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def reshape(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Give a guest another definition and power; `AgentDead` once cut."""
         with self._calling(instance_id):
             self._hypervisor.reshape(instance_id, spec)
 
-    def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def rebuild(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Make a guest anew from its image; `AgentDead` once cut."""
         with self._calling(instance_id):
             self._hypervisor.rebuild(instance_id, spec)
@@ -102,7 +102,7 @@ class FencedHypervisor:
         with self._calling(instance_id):
             self._hypervisor.check_disk(instance_id)
 
-    def check_target(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def check_target(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Say whether such a guest could run here; `AgentDead` once cut."""
         with self._calling(instance_id):
             self._hypervisor.check_target(instance_id, spec)

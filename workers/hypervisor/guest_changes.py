@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from models.errors import HostRefused
 from models.ids import InstanceId
-from models.messages.internal import SpawnArgs
-from models.messages.root_disks import DiskImage, RootDisk
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.root_disks import DiskImage, RootDisk
 from workers.hypervisor.ports import GuestDomain, Power
 from workers.hypervisor.simulated_disks import disk_of
 
@@ -71,7 +71,7 @@ def activated(
     return replace(there, power="running")
 
 
-def defined(instance_id: InstanceId, spec: SpawnArgs) -> GuestDomain:
+def defined(instance_id: InstanceId, spec: GuestDefinition) -> GuestDomain:
     """Return a new guest as its spec defines it."""
     # Power and disk are the guest's, not the definition's: specs that differ in them are the same.
     own = {"power": "running", "root_disk": RootDisk()}

@@ -8,8 +8,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from models.hardware import HostTopology
 from models.ids import InstanceId
-from models.messages.internal import SpawnArgs
-from models.messages.root_disks import DiskImage
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.root_disks import DiskImage
 
 Power = Literal["running", "shutdown", "nostate"]
 
@@ -44,7 +44,7 @@ class GuestDomain:
 
     instance_id: InstanceId
     power: Power
-    spec: SpawnArgs | None
+    spec: GuestDefinition | None
     fault: str = ""
     copied_to: str | None = None
     disk: str | None = ""
@@ -80,7 +80,7 @@ class Hypervisor(Protocol):
         """Return one guest, None when the host has no such guest."""
         ...
 
-    def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def spawn(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Define a guest with the power of its spec; `Broken` when another spec has this id.
 
         Its root disk comes from where `spec.root_disk` says; one that is there already is kept.
@@ -88,11 +88,11 @@ class Hypervisor(Protocol):
         """
         ...
 
-    def reshape(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def reshape(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Give a guest another definition and power; its disk stays. `HostRefused` without one."""
         ...
 
-    def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def rebuild(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Make a guest anew from its image, whatever was there under its id."""
         ...
 
@@ -131,7 +131,7 @@ class Hypervisor(Protocol):
         """Change nothing; `HostRefused` when there is no guest, or its disk is still awaited."""
         ...
 
-    def check_target(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def check_target(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Change nothing; `HostRefused` when such a guest could not run here."""
         ...
 

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from models.errors import Broken, HostRefused
 from models.ids import InstanceId
-from models.messages.internal import SpawnArgs
-from models.messages.root_disks import DiskImage
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.root_disks import DiskImage
 from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults, always_done
 from workers.hypervisor.guest_changes import (
     activated,
@@ -112,7 +112,7 @@ class SimulatedHypervisor:
         with self._lock:
             return self._effects[instance_id, verb]
 
-    def spawn(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def spawn(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Define a guest with the power of its spec; `Broken` when it exists with another spec."""
         wanted = defined(instance_id, spec)
 
@@ -127,7 +127,7 @@ class SimulatedHypervisor:
 
         self._perform(instance_id, SPAWN, spawned)
 
-    def reshape(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def reshape(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Give a guest another definition and power; `HostRefused` when there is none."""
 
         def reshaped(before: GuestDomain | None) -> GuestDomain:
@@ -138,7 +138,7 @@ class SimulatedHypervisor:
 
         self._perform(instance_id, RESHAPE, reshaped)
 
-    def rebuild(self, instance_id: InstanceId, spec: SpawnArgs) -> None:
+    def rebuild(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Make a guest anew from its image, whatever was there under its id."""
         made = replace(defined(instance_id, spec), disk=made_disk(spec))
         self._perform(instance_id, REBUILD, lambda _: made)
@@ -198,7 +198,7 @@ class SimulatedHypervisor:
         """Change nothing; `HostRefused` when there is no guest, or its disk is still awaited."""
         self._perform(instance_id, CHECK_DISK, lambda before: with_disk(instance_id, before))
 
-    def check_target(self, instance_id: InstanceId, _: SpawnArgs) -> None:
+    def check_target(self, instance_id: InstanceId, _: GuestDefinition) -> None:
         """Change nothing: a simulation can run any guest."""
         self._perform(instance_id, CHECK_TARGET, lambda before: before)
 

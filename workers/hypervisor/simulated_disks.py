@@ -7,11 +7,11 @@ import uuid
 
 from models.errors import HostRefused
 from models.ids import InstanceId
-from models.messages.internal import SpawnArgs
-from models.messages.root_disks import DiskImage
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.root_disks import DiskImage
 
 
-def made_disk(spec: SpawnArgs) -> str | None:
+def made_disk(spec: GuestDefinition) -> str | None:
     """Return what is on the root disk of a new guest; None where it is awaited."""
     source = spec.root_disk
     if source.disk is not None:

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from models.errors import Broken, ConductorError, Rejected
 from models.ids import InstanceId, is_uuid
 from models.messages.base import parse
-from models.messages.internal import SpawnArgs
+from models.messages.guests.guest_definition import GuestDefinition
 from workers.hypervisor.ports import GuestDomain, Power
 
 EFFECTS = "effects.jsonl"
@@ -92,7 +92,7 @@ def _read(path: Path) -> GuestDomain:
     instance_id = InstanceId(unquote(path.name.removesuffix(".domain")))
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
-        spec = parse(SpawnArgs, saved["spec"])
+        spec = parse(GuestDefinition, saved["spec"])
         copied_to, disk = saved.get("copied_to"), saved.get("disk", "")
         power = saved["power"]
         if power not in _POWERS:

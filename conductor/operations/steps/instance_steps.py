@@ -11,9 +11,10 @@ from models.hardware import boots_from_volume
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState
 from models.messages.base import parse
+from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.image_files import ImageFile
+from models.messages.guests.root_disks import DiskImage, RootDisk
 from models.messages.hardware_json import placement_to_json
-from models.messages.internal import SpawnArgs
-from models.messages.root_disks import DiskImage, RootDisk
 
 GUEST_MISSING = "guest_missing"
 LOST_GUEST = "lost_guest"
@@ -51,13 +52,20 @@ def spawn_args_of(
     Its root disk is made from its image where nothing else is said.
     """
     placement = instance.placement
-    return SpawnArgs(
+    return GuestDefinition(
         name=instance.name,
         vcpus=instance.flavor.vcpus,
         memory_mib=instance.flavor.memory_mib,
         disk_gb=held.amounts.get("DISK_GB", 0) if held else 0,
-        image_id=instance.image.id if instance.image and has_local_disk(instance) else None,
+        image=ImageFile(id=instance.image.id)
+        if instance.image and has_local_disk(instance)
+        else None,
         placement=placement_to_json(placement) if placement else None,
+        root_gib=instance.flavor.root_gb if has_local_disk(instance) else 0,
+        ephemeral_gib=instance.flavor.ephemeral_gb,
+        swap_mib=instance.flavor.swap_mib,
+        project_id=instance.project_id,
+        metadata=dict(instance.request_spec.get("metadata") or {}),
         root_disk=root_disk or RootDisk(),
         power=cast(Literal["running", "shutdown", "nostate"], power),
     ).to_json()

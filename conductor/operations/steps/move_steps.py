@@ -33,9 +33,9 @@ from models.lifecycle import (
     PowerState,
     TaskState,
 )
+from models.messages.guests.root_disks import RootDisk
 from models.messages.internal import HostRequest
 from models.messages.requests import InstanceRequest, Request
-from models.messages.root_disks import RootDisk
 
 _TASKS = {
     MigrationKind.MIGRATION: TaskState.MIGRATING,

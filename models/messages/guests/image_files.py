@@ -1,0 +1,29 @@
+"""Where the content of an image is, and what proves it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from models.messages.base import Message
+from models.messages.name_rules import Name
+
+ImageFormat: TypeAlias = Literal["raw", "qcow2"]
+"""What hosts take: formats whose content cannot name files of the host once they are checked."""
+
+Checksum: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class ImageFile(Message):
+    """The file of an image; without a `source` the image is a name only (simulated hosts).
+
+    `source` is a URL (`file`, `http`, `https`, or `store` for the image store), `size_bytes` the
+    length of the file, `checksum` of the file as it is at its source.
+    """
+
+    id: Name
+    source: str | None = None
+    format: ImageFormat = "qcow2"
+    checksum: Checksum | None = None
+    size_bytes: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
