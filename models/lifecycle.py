@@ -35,15 +35,26 @@ class TaskState(StrEnum):
     UNSHELVING = "unshelving"
     POWERING_ON = "powering-on"
     POWERING_OFF = "powering-off"
+    REBOOTING = "rebooting"
+    PAUSING = "pausing"
+    UNPAUSING = "unpausing"
+    SUSPENDING = "suspending"
+    RESUMING = "resuming"
     DELETING = "deleting"
 
 
 class PowerState(StrEnum):
-    """What the hypervisor says."""
+    """What the hypervisor says.
+
+    Paused is in memory, suspended is saved on the disk of the host; crashed stopped by itself.
+    """
 
     NOSTATE = "nostate"
     RUNNING = "running"
+    PAUSED = "paused"
+    SUSPENDED = "suspended"
     SHUTDOWN = "shutdown"
+    CRASHED = "crashed"
 
 
 class OperationState(StrEnum):

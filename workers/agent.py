@@ -128,6 +128,7 @@ class Agent:
         self._tracker.audit(self._fenced.domains)
         self._inventory_due_at = self.clock() + self.settings.manifest_s
         self._phase = _Phase.RUNNING
+        self._fenced.watch(self._guest_changed)
         for reply in self._record.unreported():
             self._reports.submit_reply(reply)
         owed = self._record.owed()
@@ -278,6 +279,11 @@ class Agent:
         for instance_id, running, waiting in self._calls.blocked():
             if any(interrupts(newer, running) for newer in waiting):
                 self._fenced.abort(InstanceId(instance_id))
+
+    def _guest_changed(self, instance_id: InstanceId) -> None:
+        """Have the next heartbeat list the guests, where one has changed that nobody works on."""
+        if self.running and not self._calls.is_busy(instance_id):
+            self._inventory_due_at = self.clock()
 
     def _report_inventory(self) -> None:
         """List the guests where a hang delays nobody else; a slow list may be out of date."""

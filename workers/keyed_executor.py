@@ -123,6 +123,11 @@ class KeyedExecutor(Generic[Job]):
             if key in self._busy:
                 self._busy[key].since = self._policy.clock()
 
+    def is_busy(self, key: str) -> bool:
+        """Say whether a job of the key runs."""
+        with self._changed:
+            return key in self._busy
+
     def running(self) -> tuple[Running[Job], ...]:
         """Return what is at work, the longest first."""
         with self._changed:

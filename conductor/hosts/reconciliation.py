@@ -13,6 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -39,13 +40,22 @@ from models.messages.json_safety import shown_name
 
 log = structlog.get_logger(__name__)
 
+CRASHED: Final = PowerState.CRASHED.value
 BAD_ACCOUNTING = "accounting degraded"
 SETTLED_S = 30.0
 """How long an instance must have been left alone before a host's report changes its state."""
 LISTED_MOST = 100
 """How many unexpected guests of a host are kept by name; all are counted."""
 
-_MAY_RUN = (InstanceState.ACTIVE, InstanceState.STOPPED)
+_STATES: Final = {
+    "running": (InstanceState.ACTIVE, PowerState.RUNNING),
+    "paused": (InstanceState.PAUSED, PowerState.PAUSED),
+    "suspended": (InstanceState.SUSPENDED, PowerState.SUSPENDED),
+    "shutdown": (InstanceState.STOPPED, PowerState.SHUTDOWN),
+    CRASHED: (InstanceState.STOPPED, PowerState.CRASHED),
+}
+"""What an instance is whose guest is left to itself, by what its host says of its power."""
+_MAY_RUN = frozenset(state for state, _ in _STATES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +241,12 @@ def _without_guest(instance: Instance) -> Instance:
 def _as_powered(instance: Instance, domain: Domain) -> Instance:
     if domain.power_state == "nostate":
         return instance  # it cannot be read, which says nothing of whether it runs
-    on = domain.power_state == "running"
-    return replace(
-        instance,
-        state=InstanceState.ACTIVE if on else InstanceState.STOPPED,
-        power_state=PowerState.RUNNING if on else PowerState.SHUTDOWN,
-        fault=None if _was_missed(instance) else instance.fault,
-    )
+    state, power_state = _STATES[domain.power_state]
+    fault = None if _was_missed(instance) else instance.fault
+    if power_state is PowerState.CRASHED and instance.power_state is not power_state:
+        message = f"its guest crashed on {instance.host}: start it anew"
+        fault = {"code": "guest_crashed", "message": message, "data": {}}
+    return replace(instance, state=state, power_state=power_state, fault=fault)
 
 
 def _was_missed(instance: Instance) -> bool:

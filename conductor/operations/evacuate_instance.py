@@ -28,6 +28,8 @@ evacuate_instance = Operation("evacuate_instance", Move, when_busy="supersede")
 _STATES = (
     InstanceState.ACTIVE,
     InstanceState.STOPPED,
+    InstanceState.PAUSED,
+    InstanceState.SUSPENDED,
     InstanceState.ERROR,
     InstanceState.SHELVED,
 )

@@ -34,7 +34,8 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
     if request.block_migration is not None:
         _check_disk(instance, uow, copied=request.block_migration)
     plan = Plan(MigrationKind.LIVE_MIGRATION, instance.flavor, request.host)
-    return move_steps.begin(new, uow, instance, plan)
+    move = move_steps.begin(new, uow, instance, plan)
+    return replace(move, policy=request.policy.to_json())
 
 
 @live_migrate_instance.step
@@ -85,6 +86,12 @@ def receive_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     return move_steps.create_on_target(move, uow, "nostate", move_steps.disk_to_copy(move, uow))
 
 
+@receive_on_target.reply
+def received(move: Move, result: Json, _: UnitOfWork) -> Move:
+    """Keep what the source must know of the guest that waits."""
+    return replace(move, destination=result.get("destination") or {})
+
+
 @receive_on_target.undo
 def remove_from_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Remove the waiting guest."""
@@ -102,7 +109,7 @@ def copy(move: Move, uow: UnitOfWork) -> Outcome[Move]:
         migration.source,
         move.instance_id,
         "copy",
-        {"target": migration.target},
+        {"target": migration.target, "destination": move.destination, "policy": move.policy},
         timeout_s=COPY_TIMEOUT_S,
     )
 

@@ -157,7 +157,7 @@ class Domain(Message):
 
     instance_id: str
     fence: Counter
-    power_state: Literal["running", "shutdown", "nostate"]
+    power_state: Literal["running", "paused", "suspended", "shutdown", "crashed", "nostate"]
     placement: dict[str, Any] | None = None
     memory_mib: Count = 0
     vcpus: Count = 0

@@ -14,6 +14,7 @@ from models.errors import Rejected
 from models.ids import is_uuid
 from models.messages.base import Message, Versioned, parse
 from models.messages.catalogue import CATALOGUE, FlavorBody, ImageBody
+from models.messages.guests.guest_copies import CopyPolicy
 from models.messages.name_rules import Host, Name, Words
 from models.messages.versions import CONVERTERS, Converters
 from models.secrets import secret_fields
@@ -166,6 +167,40 @@ class StopInstance(InstanceRequest):
     task: ClassVar[str] = "conductor.stop_instance"
 
 
+class PauseInstance(InstanceRequest):
+    """Let an active instance stand still, in memory."""
+
+    task: ClassVar[str] = "conductor.pause_instance"
+
+
+class UnpauseInstance(InstanceRequest):
+    """Let a paused instance go on."""
+
+    task: ClassVar[str] = "conductor.unpause_instance"
+
+
+class SuspendInstance(InstanceRequest):
+    """Save the memory of an active instance and stop it, keeping its place on the host."""
+
+    task: ClassVar[str] = "conductor.suspend_instance"
+
+
+class ResumeInstance(InstanceRequest):
+    """Let a suspended instance go on from its saved memory."""
+
+    task: ClassVar[str] = "conductor.resume_instance"
+
+
+class RebootInstance(InstanceRequest):
+    """Start an instance anew where it is."""
+
+    task: ClassVar[str] = "conductor.reboot_instance"
+
+    hard: Annotated[
+        bool, Field(description="At once, without asking the guest to end by itself.")
+    ] = False
+
+
 TargetHost: TypeAlias = Annotated[
     Host | None, Field(description="This host; the scheduler chooses where none is named.")
 ]
@@ -209,6 +244,9 @@ class LiveMigrateInstance(InstanceRequest):
     block_migration: Annotated[
         bool | None, Field(description="Copy the disk too, or not; chosen where not given.")
     ] = None
+    policy: Annotated[
+        CopyPolicy, Field(description="Bandwidth, pause, time limit and what then.")
+    ] = CopyPolicy()
 
 
 class RebuildInstance(InstanceRequest):
@@ -317,6 +355,11 @@ REQUESTS: dict[str, type[Request]] = {
         DeleteInstance,
         StartInstance,
         StopInstance,
+        PauseInstance,
+        UnpauseInstance,
+        SuspendInstance,
+        ResumeInstance,
+        RebootInstance,
         MigrateInstance,
         ResizeInstance,
         ConfirmResize,

@@ -12,6 +12,8 @@ from tests.invariants import check_invariants
 _HAS_GUEST = (
     InstanceState.ACTIVE,
     InstanceState.STOPPED,
+    InstanceState.PAUSED,
+    InstanceState.SUSPENDED,
     InstanceState.SHELVED,
     InstanceState.RESIZED,
 )

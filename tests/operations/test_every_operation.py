@@ -40,6 +40,14 @@ def _stopped(world: World, instance_id: str) -> None:
     _after(world, "stop_instance", instance_id)
 
 
+def _paused(world: World, instance_id: str) -> None:
+    _after(world, "pause_instance", instance_id)
+
+
+def _suspended(world: World, instance_id: str) -> None:
+    _after(world, "suspend_instance", instance_id)
+
+
 def _moved(world: World, instance_id: str) -> None:
     _after(world, "resize_instance", instance_id, flavor=BIGGER, host="host-1")
 
@@ -125,6 +133,12 @@ SCENARIOS = {
     "delete": Scenario("delete_instance"),
     "stop": Scenario("stop_instance"),
     "start": Scenario("start_instance", _stopped),
+    "pause": Scenario("pause_instance"),
+    "unpause": Scenario("unpause_instance", _paused),
+    "suspend": Scenario("suspend_instance"),
+    "resume": Scenario("resume_instance", _suspended),
+    "reboot": Scenario("reboot_instance"),
+    "reboot-hard": Scenario("reboot_instance", _paused, {"hard": True}),
     "migrate": Scenario("migrate_instance"),
     "resize": Scenario("resize_instance", arguments={"flavor": BIGGER}),
     "resize-here": Scenario(

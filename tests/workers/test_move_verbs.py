@@ -59,7 +59,7 @@ def test_a_new_guest_has_the_power_that_was_asked_for(verb: str, power: str) -> 
     host = Told()
     host.tell(verb, asking(power))
     assert host.power() == power
-    assert host.world.mailbox.replies()[-1].result == {"power_state": power}
+    assert host.world.mailbox.replies()[-1].result["power_state"] == power
 
 
 def test_two_specs_that_differ_in_power_are_the_same_guest() -> None:

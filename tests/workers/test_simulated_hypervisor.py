@@ -10,6 +10,7 @@ import pytest
 
 from models.errors import Broken, HostRefused, Rejected, Unreachable
 from models.ids import InstanceId
+from models.messages.guests.guest_copies import CopyTarget
 from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec, until
 from workers.hypervisor.fault_injection import Call, FaultProfile, FaultRates, InjectedFault, seeded
 from workers.hypervisor.fenced_hypervisor import AgentDead, FencedHypervisor
@@ -42,7 +43,7 @@ def test_what_a_move_does_may_be_repeated_and_outlives_the_process(tmp_path: Pat
     told: list[int] = []
     moves: dict[str, tuple[Callable[[SimulatedHypervisor], None], str]] = {
         "activate": (lambda host: host.activate(VM), "running"),
-        "copy": (lambda host: host.copy(VM, "host-2", told.append), "shutdown"),
+        "copy": (lambda host: host.copy(VM, CopyTarget(target="host-2"), told.append), "shutdown"),
         "abort_copy": (lambda host: host.abort_copy(VM), "running"),
         "reshape": (lambda host: host.reshape(VM, spec(vcpus=2, power="shutdown")), "shutdown"),
         "rebuild": (lambda host: host.rebuild(VM, spec(image={"id": "img"})), "running"),
@@ -197,7 +198,7 @@ def test_a_cut_fence_lets_nothing_pass() -> None:
         lambda: fenced.reshape(VM, spec(vcpus=2)),
         lambda: fenced.rebuild(VM, spec(vcpus=2)),
         lambda: fenced.check_target(OTHER_VM, spec()),
-        lambda: fenced.copy(VM, "host-2", lambda _: None),
+        lambda: fenced.copy(VM, CopyTarget(target="host-2"), lambda _: None),
         lambda: fenced.cache_image(VM, "img"),
     )
     for other in others:
@@ -220,11 +221,14 @@ def test_odd_domain_files_are_guests_of_their_own_and_hide_no_other(tmp_path: Pa
     (tmp_path / "bytes.domain").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "folder.domain").mkdir()
     (tmp_path / "nowhere.domain").symlink_to(tmp_path / "gone")
-    (tmp_path / "paused.domain").write_text(good.replace("running", "paused", 1))
+    (tmp_path / "dreaming.domain").write_text(good.replace("running", "dreaming", 1))
     (tmp_path / "%00%ED%A0%80.domain").write_text("{}")
     found = SimulatedHypervisor(HARDWARE, tmp_path).domains()
     assert len(found) == 7
-    assert {domain.instance_id for domain in found if domain.spec is not None} == {"good", "paused"}
+    assert {domain.instance_id for domain in found if domain.spec is not None} == {
+        "good",
+        "dreaming",
+    }
     assert {domain.power for domain in found if domain.instance_id != "good"} == {"nostate"}
     fences = {domain.instance_id: 0 for domain in found}
     report = guests_of(found, fences, [domain.instance_id for domain in found])

@@ -12,7 +12,7 @@ from workers.actions.destroy import destroy
 from workers.actions.disk_transfer import offer_disk, take_disk
 from workers.actions.fetch_images import cache_images
 from workers.actions.live_migration import abort_copy, activate, copy
-from workers.actions.power import power_off, power_on
+from workers.actions.power import pause, power_off, power_on, reboot, suspend
 from workers.actions.rebuild import rebuild
 from workers.actions.resize_guest import reshape
 from workers.actions.snapshot import snapshot
@@ -21,7 +21,7 @@ from workers.actions.spawn import spawn
 SPAWN, DESTROY, COPY, CACHE_IMAGES = "spawn", "destroy", "copy", "cache_images"
 URGENT: Final = frozenset({DESTROY, "power_on", "power_off", "activate", "abort_copy"})
 """What is done in a moment, and never waits behind what is not."""
-LONG: Final = frozenset({SPAWN, COPY, CACHE_IMAGES, "snapshot", "rebuild"})
+LONG: Final = frozenset({SPAWN, COPY, CACHE_IMAGES, "snapshot", "rebuild", "suspend", "take_disk"})
 """What moves whole disks or memories, and may take its time."""
 
 VERBS: Mapping[str, Action] = {
@@ -29,6 +29,9 @@ VERBS: Mapping[str, Action] = {
     DESTROY: destroy,
     "power_on": power_on,
     "power_off": power_off,
+    "pause": pause,
+    "suspend": suspend,
+    "reboot": reboot,
     "reshape": reshape,
     "rebuild": rebuild,
     "snapshot": snapshot,

@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from models.messages.base import Message, parse
+from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.root_disks import DiskImage
 from workers.actions.action_context import Work
-
-
-class CopyArgs(Message):
-    """Where the guest goes, and waits already."""
-
-    target: str
 
 
 def copy(work: Work) -> dict[str, Any]:
@@ -21,8 +16,8 @@ def copy(work: Work) -> dict[str, Any]:
     Raises `HostRefused` (`domain_missing`, `not_running`, `aborted` when something newer came for
     the instance) with the guest as it was.
     """
-    args = parse(CopyArgs, work.instruction.args)
-    disk = work.hypervisor.copy(work.instance_id, args.target, work.on_progress)
+    target = parse(CopyTarget, work.instruction.args)
+    disk = work.hypervisor.copy(work.instance_id, target, work.on_progress)
     work.on_progress(100)
     return {"power_state": "shutdown", "disk": disk.to_json()}
 

@@ -25,7 +25,10 @@ def spawn(work: Work) -> dict[str, Any]:
         work.hypervisor.spawn(work.instance_id, spec)
     finally:
         work.settle()
-    return {"power_state": spec.power}
+    result: dict[str, Any] = {"power_state": spec.power}
+    if spec.power == "nostate":
+        result["destination"] = work.hypervisor.destination(work.instance_id)
+    return result
 
 
 def _refuse_if_expired(work: Work) -> None:

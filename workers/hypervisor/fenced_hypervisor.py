@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident
 from time import monotonic
+from typing import Any
 
 from models.ids import InstanceId
+from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.root_disks import DiskImage
-from workers.hypervisor.ports import GuestDomain, Hardware, Hypervisor, OnProgress
+from workers.hypervisor.ports import GuestDomain, Hardware, Hypervisor, OnChange, OnProgress
 
 
 class AgentDead(Exception):
@@ -43,6 +45,10 @@ class FencedHypervisor:
     def hardware(self) -> Hardware:
         """Return what the host is made of."""
         return self._hypervisor.hardware()
+
+    def watch(self, on_change: OnChange) -> None:
+        """Tell of every guest whose power changes, until cut."""
+        self._hypervisor.watch(lambda name: None if self._cut else on_change(name))
 
     def domains(self) -> tuple[GuestDomain, ...]:
         """Return every guest of the host."""
@@ -82,6 +88,21 @@ class FencedHypervisor:
         with self._calling(instance_id):
             self._hypervisor.power_off(instance_id)
 
+    def pause(self, instance_id: InstanceId) -> None:
+        """Let a guest stand still; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.pause(instance_id)
+
+    def suspend(self, instance_id: InstanceId) -> None:
+        """Save a guest's memory and stop it; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.suspend(instance_id)
+
+    def reboot(self, instance_id: InstanceId, *, hard: bool) -> None:
+        """Start a guest anew; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            self._hypervisor.reboot(instance_id, hard=hard)
+
     def snapshot(self, instance_id: InstanceId) -> DiskImage:
         """Save the disk of a guest as an image; `AgentDead` once cut."""
         with self._calling(instance_id):
@@ -117,7 +138,14 @@ class FencedHypervisor:
         with self._calling(instance_id):
             self._hypervisor.activate(instance_id, disk)
 
-    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> DiskImage:
+    def destination(self, instance_id: InstanceId) -> dict[str, Any]:
+        """Say what the source must know of the guest that waits here; `AgentDead` once cut."""
+        with self._calling(instance_id):
+            return self._hypervisor.destination(instance_id)
+
+    def copy(
+        self, instance_id: InstanceId, target: CopyTarget, on_progress: OnProgress
+    ) -> DiskImage:
         """Copy a running guest to another host; `AgentDead` once cut."""
         with self._calling(instance_id):
             return self._hypervisor.copy(instance_id, target, on_progress)

@@ -25,6 +25,20 @@ def powered(instance_id: InstanceId, before: GuestDomain | None, power: Power) -
     return replace(existing(instance_id, before), power=power, copied_to=None)
 
 
+def held(instance_id: InstanceId, before: GuestDomain | None, power: Power) -> GuestDomain:
+    """Return a running guest paused or suspended; one that is so already stays so."""
+    there = existing(instance_id, before)
+    if there.power == power:
+        return there
+    return powered(instance_id, must_run(instance_id, there), power)
+
+
+def rebooted(instance_id: InstanceId, before: GuestDomain | None, *, hard: bool) -> GuestDomain:
+    """Return the guest running, from its disk; a soft reboot needs one that runs."""
+    there = with_disk(instance_id, before)
+    return powered(instance_id, there if hard else must_run(instance_id, there), "running")
+
+
 def with_disk(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
     """Return the guest; raise `HostRefused` (`disk_awaited`) before its disk has come."""
     there = existing(instance_id, before)

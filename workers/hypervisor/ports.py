@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from models.hardware import HostTopology
 from models.ids import InstanceId
+from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.root_disks import DiskImage
 
-Power = Literal["running", "shutdown", "nostate"]
+Power = Literal["running", "paused", "suspended", "shutdown", "crashed", "nostate"]
 
 OnProgress: TypeAlias = Callable[[int], None]
 """Told about once a second how far a long action is, in percent."""
+
+OnChange: TypeAlias = Callable[[InstanceId], None]
+"""Told that the power of a guest has changed, by itself or by an action; must return at once."""
 
 IMAGE_CORRUPT = "image_corrupt"
 """Code of the `Unreachable` that says that an image came damaged: the next try may do better."""
@@ -72,6 +76,10 @@ class Hypervisor(Protocol):
         """Return what the host is made of."""
         ...
 
+    def watch(self, on_change: OnChange) -> None:
+        """Tell of every guest whose power changes from now on, from a thread of any kind."""
+        ...
+
     def domains(self) -> tuple[GuestDomain, ...]:
         """Return every guest of the host, powered off and unreadable ones included."""
         ...
@@ -101,11 +109,29 @@ class Hypervisor(Protocol):
         ...
 
     def power_on(self, instance_id: InstanceId) -> None:
-        """Start a guest; `HostRefused` when there is none, or its disk is still awaited."""
+        """Start a guest; `HostRefused` when there is none, or its disk is still awaited.
+
+        One that is paused or suspended goes on, one that has crashed begins anew.
+        """
         ...
 
     def power_off(self, instance_id: InstanceId) -> None:
         """Stop a guest, keeping it; `HostRefused` when there is none."""
+        ...
+
+    def pause(self, instance_id: InstanceId) -> None:
+        """Let a guest stand still, in memory; `HostRefused` (`not_running`) when none runs."""
+        ...
+
+    def suspend(self, instance_id: InstanceId) -> None:
+        """Save a guest's memory and stop it; `HostRefused` (`not_running`) when none runs."""
+        ...
+
+    def reboot(self, instance_id: InstanceId, *, hard: bool) -> None:
+        """Start a guest anew: asked to end by itself and in time, or (`hard`) without asking.
+
+        `HostRefused` when there is none; a soft one needs one that runs (`not_running`).
+        """
         ...
 
     def snapshot(self, instance_id: InstanceId) -> DiskImage:
@@ -146,7 +172,13 @@ class Hypervisor(Protocol):
         """
         ...
 
-    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> DiskImage:
+    def destination(self, instance_id: InstanceId) -> dict[str, Any]:
+        """Return what the source of a live migration must know of the guest that waits here."""
+        ...
+
+    def copy(
+        self, instance_id: InstanceId, target: CopyTarget, on_progress: OnProgress
+    ) -> DiskImage:
         """Copy a running guest, memory and disk, to the host where it waits, and stop it here.
 
         Takes as long as it takes. `HostRefused` when there is no guest, or none that runs; one

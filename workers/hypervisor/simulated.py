@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from models.errors import Broken, HostRefused
 from models.ids import InstanceId
+from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.root_disks import DiskImage
 from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults, always_done
@@ -21,12 +22,14 @@ from workers.hypervisor.guest_changes import (
     awaits_disk,
     defined,
     existing,
+    held,
     must_be_off,
     must_run,
     powered,
+    rebooted,
     with_disk,
 )
-from workers.hypervisor.ports import GuestDomain, Hardware, OnProgress
+from workers.hypervisor.ports import GuestDomain, Hardware, OnChange, OnProgress
 from workers.hypervisor.simulated_calls import (
     RunningCall,
     Wait,
@@ -45,6 +48,7 @@ from workers.hypervisor.simulated_state import (
 )
 
 SPAWN, DESTROY, POWER_ON, POWER_OFF = "spawn", "destroy", "power_on", "power_off"
+PAUSE, SUSPEND, REBOOT = "pause", "suspend", "reboot"
 RESHAPE, REBUILD, SNAPSHOT = "reshape", "rebuild", "snapshot"
 CHECK_TARGET, CHECK_SOURCE, ACTIVATE = "check_target", "check_source", "activate"
 COPY, ABORT_COPY, CACHE_IMAGES = "copy", "abort_copy", "cache_images"
@@ -77,6 +81,7 @@ class SimulatedHypervisor:
         self._effects: Counter[tuple[str, str]] = Counter()
         self._domains: dict[InstanceId, GuestDomain] = {}
         self._images: frozenset[str] = frozenset()
+        self._on_change: OnChange = lambda _: None
         self.machine_id = str(uuid.uuid4())
         if directory is not None:
             self.machine_id = read_machine_id(directory, self.machine_id)
@@ -91,6 +96,10 @@ class SimulatedHypervisor:
     def hardware(self) -> Hardware:
         """Return the hardware it was given."""
         return self._hardware
+
+    def watch(self, on_change: OnChange) -> None:
+        """Tell of every guest whose power changes from now on."""
+        self._on_change = on_change
 
     def domains(self) -> tuple[GuestDomain, ...]:
         """Return every guest, in the order in which they came."""
@@ -163,6 +172,27 @@ class SimulatedHypervisor:
             lambda before: powered(instance_id, before, "shutdown"),
         )
 
+    def pause(self, instance_id: InstanceId) -> None:
+        """Let a guest stand still; `HostRefused` when none runs."""
+        self._perform(instance_id, PAUSE, lambda before: held(instance_id, before, "paused"))
+
+    def suspend(self, instance_id: InstanceId) -> None:
+        """Save a guest's memory and stop it; `HostRefused` when none runs."""
+        self._perform(instance_id, SUSPEND, lambda before: held(instance_id, before, "suspended"))
+
+    def reboot(self, instance_id: InstanceId, *, hard: bool) -> None:
+        """Start a guest anew, which a simulation only checks that it can."""
+        self._perform(instance_id, REBOOT, lambda before: rebooted(instance_id, before, hard=hard))
+
+    def crash(self, instance_id: InstanceId) -> None:
+        """Stop a guest as when its process dies: nobody asked for it."""
+        with self._lock:
+            domain = replace(self._domains[instance_id], power="crashed")
+            if self._directory is not None:
+                write_domain(self._directory, instance_id, "crash", domain)
+            self._domains[instance_id] = domain
+        self._on_change(instance_id)
+
     def write_disk(self, instance_id: InstanceId, text: str) -> None:
         """Write on a root disk, as the guest itself does."""
         with self._lock:
@@ -210,7 +240,13 @@ class SimulatedHypervisor:
         """Let a waiting guest run; `HostRefused` when there is none, or one that is stopped."""
         self._perform(instance_id, ACTIVATE, lambda before: activated(instance_id, before, disk))
 
-    def copy(self, instance_id: InstanceId, target: str, on_progress: OnProgress) -> DiskImage:
+    def destination(self, _: InstanceId) -> dict[str, Any]:
+        """Nothing: simulations find each other by what travels in messages."""
+        return {}
+
+    def copy(
+        self, instance_id: InstanceId, target: CopyTarget, on_progress: OnProgress
+    ) -> DiskImage:
         """Take the time of a copy and report its progress; in the end the guest is stopped here.
 
         Nothing travels but what is on the disk, in the answer: the guest that waits on the target
@@ -219,10 +255,10 @@ class SimulatedHypervisor:
 
         def copied(before: GuestDomain | None) -> GuestDomain:
             there = existing(instance_id, before)
-            if there.copied_to == target:
+            if there.copied_to == target.target:
                 return there
             there = must_run(instance_id, there)
-            return replace(there, power="shutdown", copied_to=target)
+            return replace(there, power="shutdown", copied_to=target.target)
 
         def copy_delay(call: RunningCall, fault: InjectedFault) -> None:
             before = self.domain(instance_id)
@@ -284,6 +320,7 @@ class SimulatedHypervisor:
                 act()
         finally:
             self._forget(instance_id, running)
+        self._on_change(instance_id)
         if fault.ending == "lost_after":
             raise lost(instance_id, verb)
 

@@ -1,4 +1,4 @@
-"""Build, start and stop instances. Each command prints its operation's id."""
+"""Build instances and change their power. Each command prints its operation's id."""
 
 from __future__ import annotations
 
@@ -15,17 +15,27 @@ from conductor.processes.database_access import DatabaseAccess, open_database
 from models.json_types import Json, JsonDict
 from models.messages.requests import (
     BuildInstances,
+    PauseInstance,
+    RebootInstance,
+    ResumeInstance,
     StartInstance,
     StopInstance,
+    SuspendInstance,
+    UnpauseInstance,
     parse_request,
 )
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `build`, `start` and `stop`."""
+    """Add `build` and what changes the power of an instance."""
     app.command("build")(with_request_options(build))
     app.command("start")(instance_command(StartInstance, start))
     app.command("stop")(instance_command(StopInstance, stop))
+    app.command("pause")(instance_command(PauseInstance, pause))
+    app.command("unpause")(instance_command(UnpauseInstance, unpause))
+    app.command("suspend")(instance_command(SuspendInstance, suspend))
+    app.command("resume")(instance_command(ResumeInstance, resume))
+    app.command("reboot")(instance_command(RebootInstance, reboot))
 
 
 def build(
@@ -67,6 +77,33 @@ def start() -> Json:
 def stop() -> Json:
     """Power an active instance off; it keeps its place."""
     return {}
+
+
+def pause() -> Json:
+    """Let an active instance stand still, in memory."""
+    return {}
+
+
+def unpause() -> Json:
+    """Let a paused instance go on."""
+    return {}
+
+
+def suspend() -> Json:
+    """Save the memory of an active instance and stop it; it keeps its place."""
+    return {}
+
+
+def resume() -> Json:
+    """Let a suspended instance go on from its saved memory."""
+    return {}
+
+
+def reboot(
+    hard: Annotated[bool, typer.Option("--hard", help="Without asking the guest.")] = False,
+) -> Json:
+    """Start an instance anew where it is."""
+    return {"hard": hard}
 
 
 def _refuse_what_cannot_be(here: DatabaseAccess, body: JsonDict) -> None:

@@ -67,9 +67,30 @@ def live_migrate(
             help="Refuse unless the disk is copied too, or is not.",
         ),
     ] = None,
+    bandwidth: Annotated[int | None, typer.Option(min=1, help="At most MiB a second.")] = None,
+    downtime: Annotated[
+        int | None, typer.Option(min=1, help="Milliseconds for which it may stand still.")
+    ] = None,
+    post_copy: Annotated[
+        bool, typer.Option("--post-copy", help="Let it run there before all memory has come.")
+    ] = False,
+    copy_timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which the copy is given up.")
+    ] = None,
+    pause_on_timeout: Annotated[
+        bool, typer.Option("--pause-on-timeout", help="Pause it then until the copy is complete.")
+    ] = False,
 ) -> Json:
     """Move a running instance to another host without stopping it."""
-    return {"host": host, "block_migration": block_migration}
+    policy = {
+        "bandwidth_mib_s": bandwidth,
+        "downtime_ms": downtime,
+        "post_copy": post_copy,
+        "timeout_s": copy_timeout,
+        "on_timeout": "pause" if pause_on_timeout else "abort",
+    }
+    given = {name: value for name, value in policy.items() if value is not None}
+    return {"host": host, "block_migration": block_migration, "policy": given}
 
 
 def rebuild(image: Annotated[str, typer.Option(help="The image's id or name.")]) -> Json:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from conductor.liveness import host_is_up
@@ -50,7 +50,8 @@ _LOST = (InstanceState.ERROR, InstanceState.DELETED)
 class Move:
     """Where one move stands; its migration knows both ends. `tried` are targets that failed.
 
-    `disk` is what the source reported of its disk, for the target to copy and verify.
+    `disk` is what the source reported of its disk, for the target to copy and verify; `destination`
+    what the target said of the guest that waits there, `policy` the limits of a live copy.
     """
 
     instance_id: str
@@ -59,6 +60,8 @@ class Move:
     tried: tuple[str, ...] = ()
     force: bool = False
     disk: dict[str, Any] | None = None
+    destination: dict[str, Any] = field(default_factory=dict)
+    policy: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

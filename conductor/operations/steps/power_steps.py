@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from conductor.operations.engine.definition import NewOperation
 from conductor.operations.steps.instance_steps import must_get
-from conductor.store import UnitOfWork
+from conductor.store import Instance, UnitOfWork
 from models.errors import Broken, Rejected
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.requests import InstanceRequest
@@ -24,16 +25,24 @@ def begin(
     new: NewOperation, uow: UnitOfWork, needed: InstanceState, task_state: TaskState
 ) -> Power:
     """Check that the instance is in the state `needed` and say what is being done to it."""
-    request = cast(InstanceRequest, new.request)
+    instance = in_one_of(cast(InstanceRequest, new.request), uow, (needed,))
+    uow.instances.save(replace(instance, task_state=task_state, updated_at=uow.now))
+    return Power(instance.id)
+
+
+def in_one_of(
+    request: InstanceRequest, uow: UnitOfWork, states: Sequence[InstanceState]
+) -> Instance:
+    """Return the instance; raise `Rejected` when it is unknown or in none of the states."""
     instance = uow.instances.get(request.instance_id)
     if instance is None or instance.state is InstanceState.DELETED:
         message = f"instance_id is {request.instance_id}: no such instance"
         raise Rejected("instance_unknown", message, key="instance_id")
-    if instance.state is not needed:
+    if instance.state not in states:
+        needed = " or ".join(states)
         message = f"instance {instance.id} is {instance.state}: it must be {needed}"
         raise Rejected("instance_state", message, key="instance_id")
-    uow.instances.save(replace(instance, task_state=task_state, updated_at=uow.now))
-    return Power(instance.id)
+    return instance
 
 
 def host_of(power: Power, uow: UnitOfWork) -> str:
