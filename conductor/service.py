@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,12 +18,12 @@ from conductor.service_options import ServiceSettings
 from conductor.status_observer import Publish, StatusObserver, Unpublished, publish_ends
 from conductor.store import DeadLetter, Store, UnitOfWork
 from conductor.transactions import Transactions, kept_once
-from conductor.undelivered import undelivered
+from conductor.undelivered import refused_message, undelivered
 from conductor.upkeep import PeriodicWork
 from models.errors import Rejected
 from models.messages.base import parse
 from models.messages.carrier import Carrier
-from models.messages.internal import CANARY, SCHEDULER, Progress, Reply
+from models.messages.internal import CANARY, SCHEDULER, Progress, Refusal, Reply
 
 log = structlog.get_logger(__name__)
 Work: TypeAlias = Callable[[UnitOfWork], list[str]]
@@ -120,6 +121,10 @@ class ConductorService:
 
         self._transition(progress.token.operation_id, note)
         return expected
+
+    def handle_refusal(self, body: Mapping[str, Any]) -> None:
+        """Keep a message that a host or the scheduler refused, and end the wait for its answer."""
+        self.handle_dead_letter(refused_message(parse(Refusal, body), time.time()))
 
     def handle_dead_letter(self, outgoing: DeadLetter) -> None:
         """Keep a message that could not be handled; end the wait of the operation that sent it.

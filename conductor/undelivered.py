@@ -16,7 +16,14 @@ from conductor.operations.engine.wait_reasons import ON_HOST, ON_SCHEDULER
 from conductor.store import DeadLetter, OperationRecord, OutboxRow, UnitOfWork
 from models.errors import ConductorError, HostRefused, Unreachable
 from models.ids import compute_queue
-from models.messages.internal import COMPUTE, REPLY, REPORTS, SCHEDULER, SELECT_HOSTS
+from models.messages.internal import (
+    COMPUTE,
+    REPLY,
+    REPORTS,
+    SCHEDULER,
+    SELECT_HOSTS,
+    Refusal,
+)
 from models.messages.json_safety import kept
 from models.messages.versions import VERSION_UNSUPPORTED
 from models.secrets import masked
@@ -56,6 +63,27 @@ def undelivered(uow: UnitOfWork, outgoing: DeadLetter) -> Undelivered | None:
     sent_once = (record.waiting or {}).get("asked", 1) == 1
     began = not (error.code == VERSION_UNSUPPORTED and sent_once) and error.code != UNSENDABLE
     return Undelivered(record.id, _message_of(record)["id"], error, began)
+
+
+def refused_message(refusal: Refusal, now: float) -> DeadLetter:
+    """Return the dead letter of a message that a host or the scheduler has refused.
+
+    Its queue is that of the sender, for whom the broker vouches, whatever else the refusal says.
+    """
+    sender = refusal.sender
+    return DeadLetter(
+        id=str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(refusal.to_json(), sort_keys=True))),
+        at=now,
+        queue=SCHEDULER if sender == SCHEDULER else compute_queue(sender),
+        task=refusal.refused_task,
+        reason=refusal.reason,
+        body=refusal.body,
+        headers={
+            "id": refusal.message_id,
+            "root_id": refusal.root_id,
+            "parent_id": refusal.parent_id,
+        },
+    )
 
 
 def unsendable(row: OutboxRow, why: str) -> DeadLetter:

@@ -15,7 +15,7 @@ from kombu import Connection
 
 from models.errors import Rejected
 from models.ids import compute_queue
-from models.messages.internal import PROGRESS, REPLY, SCHEDULER
+from models.messages.internal import PROGRESS, REFUSED, REPLY, SCHEDULER
 from models.secrets import shown
 
 ACCOUNT_REFUSED: Final = "account_refused"
@@ -40,7 +40,7 @@ def misspoken(task: str, body: Mapping[str, Any], account: str | None, own: str)
         return None
     if not account:
         return _refused("the property user_id is missing: a report names the account that sends it")
-    field = "sender" if task in (REPLY, PROGRESS) else "host"
+    field = "sender" if task in (REPLY, PROGRESS, REFUSED) else "host"
     host = body.get(field)
     if not account.startswith(_OF_HOSTS):
         return _refused(f"the account {shown(account)} is none of a host and not the conductor's")

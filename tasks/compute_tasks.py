@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
-from celery import Celery
+from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
 
 from models.errors import Broken
@@ -19,6 +20,7 @@ from tasks.consuming.hardened_consumer import EX_SOFTWARE, Consuming
 from tasks.consuming.store_retry import StoreRetry
 from tasks.consuming.task_worker import serve, stop_serving
 from tasks.flower.event_stream import EventStream
+from tasks.refusals import Refusals, Send
 from tasks.routing import host_queue
 
 PREFETCH = 16
@@ -55,27 +57,46 @@ class Agent(Protocol):
 
 
 def serve_compute(
-    broker_url: str, host: Host, agent: Agent, events: EventStream, threads: int = 2
+    broker_url: str,
+    host: Host,
+    agent: Agent,
+    events: EventStream,
+    send: Send,
+    threads: int = 2,
 ) -> int:
     """Run the process of one host until it is told to stop; return its exit code.
 
     The agent is started before and drained afterwards by the caller. The code is 70 when the
     agent's journal has failed: what was in hand returns to the queue for the next process.
-    `events` says nothing (`Silence`) where the conductor is to tell what hosts do.
+    `events` says nothing (`Silence`) where the conductor is to tell what hosts do; `send` tells the
+    conductor what this host refuses.
     """
     app = make_app(broker_url, (host_queue(host.name),))
     store_retry = StoreRetry()
-    register(app, agent, host.verbs, store_retry)
-    consuming = Consuming(PREFETCH, store_retry, events, hosts=(host.name,), other=OTHER)
+    refusals = Refusals(send, host.name)
+    register(app, agent, host.verbs, store_retry, refusals)
+    consuming = Consuming(
+        PREFETCH,
+        store_retry,
+        events,
+        hosts=(host.name,),
+        record=refusals.of_message,
+        other=OTHER,
+    )
     return serve(app, host.role, consuming, threads)
 
 
-def register(app: Celery, agent: Agent, verbs: Collection[str], store_retry: StoreRetry) -> None:
+def register(
+    app: Celery, agent: Agent, verbs: Collection[str], store_retry: StoreRetry, refusals: Refusals
+) -> None:
     """Make a task for every verb known to `app`, and one for all others."""
 
-    def instruct(**body: Any) -> None:
+    def instruct(task: Task[Any, Any], /, **body: Any) -> None:
+        def receive() -> None:
+            agent.receive(parse(Instruction, body))
+
         try:
-            settle(store_retry, lambda: agent.receive(parse(Instruction, body)))
+            settle(store_retry, receive, partial(refusals.of_task, task.request))
         except Broken as error:
             _log.critical("the agent cannot go on", code=error.code, reason=error.message)
             stop_serving(store_retry, EX_SOFTWARE)
@@ -83,9 +104,10 @@ def register(app: Celery, agent: Agent, verbs: Collection[str], store_retry: Sto
         # It is in the journal; what it comes to is told when it is answered.
         raise Ignore
 
-    def hear(**body: Any) -> None:
-        settle(store_retry, lambda: agent.hear(parse(Canary, body)))
+    def hear(task: Task[Any, Any], /, **body: Any) -> None:
+        refuse = partial(refusals.of_task, task.request)
+        settle(store_retry, lambda: agent.hear(parse(Canary, body)), refuse)
 
-    app.task(name=CANARY, typing=False, send_events=False)(hear)
+    app.task(name=CANARY, bind=True, typing=False, send_events=False)(hear)
     for name in (*(COMPUTE + verb for verb in verbs), OTHER):
-        app.task(name=name, typing=False, send_events=False)(instruct)
+        app.task(name=name, bind=True, typing=False, send_events=False)(instruct)

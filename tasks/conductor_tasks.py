@@ -20,6 +20,7 @@ from models.messages.internal import (
     HEARTBEAT,
     INVENTORY_REPORT,
     PROGRESS,
+    REFUSED,
     REGISTRATION,
     REPLY,
     REPORTS,
@@ -48,7 +49,7 @@ PREFETCH = 32
 
 KINDS: Mapping[str, frozenset[str]] = {
     CONDUCTOR: frozenset(REQUESTS),
-    REPORTS: frozenset({REPLY, REGISTRATION, HEARTBEAT, INVENTORY_REPORT, PROGRESS}),
+    REPORTS: frozenset({REPLY, REGISTRATION, HEARTBEAT, INVENTORY_REPORT, PROGRESS, REFUSED}),
 }
 """What each queue takes: a sender's exchange leads to one of them, and it may send nothing else."""
 
@@ -87,6 +88,9 @@ class Conductor(Protocol):
 
     def handle_progress(self, body: Mapping[str, Any]) -> bool:
         """Note how far a copy is, say whether its host was asked; raise `Rejected` if malformed."""
+
+    def handle_refusal(self, body: Mapping[str, Any]) -> None:
+        """Keep a message that its receiver refused; raise `Rejected` when it is malformed."""
 
     def handle_dead_letter(self, dead_letter: DeadLetter) -> None:
         """Keep a message that could not be handled; the same id again changes nothing."""
@@ -167,6 +171,7 @@ def register(
         (HEARTBEAT, conductor.handle_heartbeat),
         (INVENTORY_REPORT, conductor.handle_inventory_report),
         (PROGRESS, conductor.handle_progress),
+        (REFUSED, conductor.handle_refusal),
     ):
         app.task(name=name, bind=True, typing=False, send_events=False)(report(handle))
 

@@ -23,6 +23,7 @@ from models.messages.internal import (
     HEARTBEAT,
     INVENTORY_REPORT,
     PROGRESS,
+    REFUSED,
     REGISTRATION,
     REPLY,
     REPORTS,
@@ -33,18 +34,19 @@ from models.messages.internal import (
     Instruction,
     InventoryReport,
     Progress,
+    Refusal,
     Reply,
     SelectHosts,
 )
-from models.messages.json_safety import is_printable, kept, storable
+from models.messages.json_safety import is_printable, storable
 from models.messages.requests import REQUESTS, parse_request
-from models.secrets import masked, masked_text
-from tasks.message_validation import complaint, complaint_of_size
-from tasks.wire_decoding import BODY_KEPT, readable
+from models.secrets import masked
+from tasks.message_reading import body_of, keywords_of, shown_json
+from tasks.message_validation import complaint
+from tasks.wire_decoding import BODY_KEPT
 
 _REASON_KEPT = 1_000
 _NAMESPACE = uuid.UUID("5d0c3b64-8f5e-4f0e-9c1b-6a1f2f6f4a10")
-_DEEPEST = 8
 
 _log = structlog.get_logger(__name__)
 
@@ -65,9 +67,10 @@ _MEANINGS: Mapping[str, type[Meaning]] = {
     HEARTBEAT: Heartbeat,
     INVENTORY_REPORT: InventoryReport,
     PROGRESS: Progress,
+    REFUSED: Refusal,
     SELECT_HOSTS: SelectHosts,
 }
-_REPORTS = frozenset({REPLY, REGISTRATION, HEARTBEAT, INVENTORY_REPORT, PROGRESS})
+_REPORTS = frozenset({REPLY, REGISTRATION, HEARTBEAT, INVENTORY_REPORT, PROGRESS, REFUSED})
 
 
 def read_dead_letter(message: Message, now: float) -> DeadLetter:
@@ -127,24 +130,24 @@ def request_of(dead_letter: DeadLetter, message: Message) -> Request | None:
         return None
     reply_to = message.properties.get("reply_to")
     told = reply_to if is_printable(reply_to) else None
-    return Request(dead_letter.task, task_id, _keywords(message), told or None)
+    return Request(dead_letter.task, task_id, keywords_of(message), told or None)
 
 
 def _dead_letter(message: Message, queue: str, reason: str, when: str, now: float) -> DeadLetter:
     headers = message.headers if isinstance(message.headers, dict) else {}
     own = {key: value for key, value in headers.items() if not str(key).startswith("x-")}
     task = own.get("task")
-    body = _body(message)
-    reason = _clean(reason)[:_REASON_KEPT]
-    name = json.dumps([queue, when, reason, body, _json(own)])
+    body = body_of(message)
+    reason = storable(reason)[:_REASON_KEPT]
+    name = json.dumps([queue, when, reason, body, shown_json(own)])
     return DeadLetter(
         id=str(uuid.uuid5(_NAMESPACE, name)),
         at=now,
-        queue=_clean(queue),
-        task=_clean(task) if isinstance(task, str) else "",
+        queue=storable(queue),
+        task=storable(task) if isinstance(task, str) else "",
         reason=reason,
         body=body[:BODY_KEPT],
-        headers=_json(masked(own)),
+        headers=shown_json(masked(own)),
     )
 
 
@@ -156,9 +159,9 @@ def dead_letter_of(request: Any, queue: str, reason: str, now: float) -> DeadLet
         at=now,
         queue=queue,
         task=request.task,
-        reason=_clean(reason)[:_REASON_KEPT],
-        body=_clean(body)[:BODY_KEPT],
-        headers=_json(
+        reason=storable(reason)[:_REASON_KEPT],
+        body=storable(body)[:BODY_KEPT],
+        headers=shown_json(
             {"id": request.id, "root_id": request.root_id, "parent_id": request.parent_id}
         ),
     )
@@ -211,51 +214,3 @@ def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
 def _when(death: Mapping[str, Any]) -> datetime:
     at = death.get("time")
     return at.replace(tzinfo=UTC) if isinstance(at, datetime) else datetime.now(UTC)
-
-
-def _payload(message: Message) -> Any:
-    if complaint_of_size(message) is not None:
-        return None
-    try:
-        return json.loads(message.body or "")
-    except (ValueError, RecursionError):
-        return None
-
-
-def _keywords(message: Message) -> Mapping[str, Any]:
-    match _payload(message):
-        case [_, dict() as keywords, *_]:
-            return keywords
-    return {}
-
-
-def _body(message: Message) -> str:
-    """Return the keyword arguments where the message is a task, else its bytes as text."""
-    payload = _payload(message)
-    match payload:
-        case [_, dict() as keywords, *_]:
-            return _clean(json.dumps(masked(keywords)))
-    raw: Any = message.body or ""
-    text = readable(bytes(raw)) if not isinstance(raw, str) else raw
-    if not isinstance(payload, dict | list):
-        return _clean(masked_text(text))
-    safe = masked(payload)
-    return _clean(text if safe == payload else json.dumps(safe))
-
-
-def _clean(text: str) -> str:
-    return storable(text)
-
-
-def _json(value: Any, deep: int = 0) -> Any:
-    if value is None or isinstance(value, bool | int | float):
-        return kept(value)
-    if deep > _DEEPEST:
-        return "…"
-    if isinstance(value, dict):
-        return {_clean(str(key)): _json(item, deep + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(item, deep + 1) for item in value]
-    if isinstance(value, bytes):
-        value = readable(value)
-    return _clean(masked_text(str(value)))

@@ -21,6 +21,7 @@ from models.messages.internal import (
     HEARTBEAT,
     INVENTORY_REPORT,
     PROGRESS,
+    REFUSED,
     REGISTRATION,
     REPLY,
     REPORTS,
@@ -56,11 +57,16 @@ REPORT_RATES: Final[Mapping[str, Rate]] = {
     REGISTRATION: Rate(20, 1.0),
     INVENTORY_REPORT: Rate(20, 1.0),
     REPLY: Rate(500, 50.0),
+    REFUSED: Rate(120, 2.0),
 }
 REFUSAL_RATE: Final = Rate(120, 2.0)
 """Dead letters of one account: 120 a minute."""
 
-MAX_BYTES: Final[Mapping[str, int]] = {HEARTBEAT: 128 * 1024, PROGRESS: 128 * 1024}
+MAX_BYTES: Final[Mapping[str, int]] = {
+    HEARTBEAT: 128 * 1024,
+    PROGRESS: 128 * 1024,
+    REFUSED: 128 * 1024,
+}
 
 
 class TokenBuckets:

@@ -86,7 +86,7 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
                 on_refused=end,
             )
             try:
-                code = _serve(settings, host, agent, events)
+                code = _serve(settings, host, agent, events, carrier)
             finally:
                 agent.kill()  # else a hung call would keep the pool, and so the process
     finally:
@@ -109,10 +109,12 @@ def _tell_begun(voice: Executor, carrier: Carrier, host: Host, instruction: Inst
     voice.submit(send)
 
 
-def _serve(settings: Settings, host: Host, agent: Agent, events: EventStream) -> int:
+def _serve(
+    settings: Settings, host: Host, agent: Agent, events: EventStream, carrier: Carrier
+) -> int:
     agent.start()
     with periodic_jobs(Job("heartbeat", agent.heartbeat, settings.heartbeat_s, vital=True)):
-        code = serve_compute(settings.broker_url, host, agent, events)
+        code = serve_compute(settings.broker_url, host, agent, events, carrier.send)
         healthy = agent.running
     try:
         agent.drain(DRAIN_S)

@@ -134,7 +134,7 @@ def run_scheduler(settings: Settings) -> int:
                 settings.broker_url,
                 scheduler,
                 transactions.outbox.publish,
-                transactions.keep_dead_letter,
+                means.carrier.send,
                 means.events,
             )
         transactions.outbox.delete_sent()

@@ -37,6 +37,7 @@ from models.messages.internal import (
     HEARTBEAT,
     INVENTORY_REPORT,
     PROGRESS,
+    REFUSED,
     REGISTRATION,
     REPLY,
     REPORTS,
@@ -122,6 +123,7 @@ class Desk:
             HEARTBEAT: service.handle_heartbeat,
             INVENTORY_REPORT: service.handle_inventory_report,
             PROGRESS: service.handle_progress,
+            REFUSED: service.handle_refusal,
         }
 
     def request(self, outgoing: OutgoingMessage) -> None:

@@ -24,6 +24,7 @@ REPLY, REGISTRATION, HEARTBEAT, INVENTORY_REPORT = (
     "reports.heartbeat",
     "reports.manifest",
 )
+REFUSED = "reports.refused"
 COMPUTE = "compute."
 
 Counter = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -34,6 +35,8 @@ Moment = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
 REGISTRATION_VERDICT = "registration"
 """The verb of the answer to a registration; it is about no instance."""
 CANARY = COMPUTE + "canary"
+MOST_REASON, MOST_REFUSED_BODY = 1_000, 16_384
+"""Characters of a refusal's reason, and of what it shows of the message."""
 MOST_CALLS = 20
 """So many long calls are named in a heartbeat, the longest first."""
 ECHO = "/conductors"
@@ -150,6 +153,24 @@ class Progress(Versioned):
     token: Token
     sender: Reporting
     percent: Annotated[int, Field(ge=0, le=100)]
+
+
+class Refusal(Versioned):
+    """A host or the scheduler has refused a message of its queue for good, and did nothing of it.
+
+    `refused_task` and the ids are those of that message as far as they could be read, `body` its
+    beginning without secrets.
+    """
+
+    task: ClassVar[str] = REFUSED
+
+    sender: Reporting
+    reason: Annotated[str, Field(max_length=MOST_REASON)]
+    refused_task: Annotated[str, Field(max_length=200)] = ""
+    message_id: Annotated[str, Field(max_length=200)] | None = None
+    root_id: Annotated[str, Field(max_length=200)] | None = None
+    parent_id: Annotated[str, Field(max_length=200)] | None = None
+    body: Annotated[str, Field(max_length=MOST_REFUSED_BODY)] = ""
 
 
 class Domain(Message):

@@ -18,6 +18,7 @@ from models.messages.internal import (
     Instruction,
     InventoryReport,
     Progress,
+    Refusal,
     Reply,
     SelectHosts,
 )
@@ -35,6 +36,7 @@ INTERNAL: Final[Mapping[str, type[Versioned]]] = {
         GuestDefinition,
         Reply,
         Progress,
+        Refusal,
         HostRegistration,
         Heartbeat,
         Canary,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
-from celery.exceptions import Reject
+from celery.exceptions import Ignore, Reject
 
-from models.errors import Rejected
+from models.errors import Broken, Rejected
 from tasks.consuming.store_retry import GivenBackError, StoreRetry
 
 T = TypeVar("T")
@@ -16,11 +16,14 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
-def settle(store_retry: StoreRetry, call: Callable[[], T]) -> T:
+def settle(
+    store_retry: StoreRetry, call: Callable[[], T], refuse: Callable[[str], None] | None = None
+) -> T:
     """Return what `call` returns; its message is then acknowledged.
 
     While the store is away the message is held; when the process stops meanwhile it is given back.
-    What is `Rejected`, and every error that nobody expected, goes to the dead letters.
+    What is `Rejected` is told by `refuse` with its reason, and so is every error that nobody
+    expected; without `refuse` the caller tells it before.
     """
     try:
         return store_retry.keep_trying(call)
@@ -28,4 +31,22 @@ def settle(store_retry: StoreRetry, call: Callable[[], T]) -> T:
         raise Reject(str(error), requeue=True) from error
     except Rejected as error:
         _log.warning("message refused", code=error.code, reason=error.message)
-        raise Reject(f"{error.code}: {error.message}", requeue=False) from error
+        if refuse is None:
+            raise Reject(f"{error.code}: {error.message}", requeue=False) from error
+        _tell(store_retry, refuse, f"{error.code}: {error.message}")
+        raise Ignore from error
+    except Broken:
+        raise
+    except Exception as error:
+        if refuse is None:
+            raise
+        _log.exception("a handler failed")
+        _tell(store_retry, refuse, f"its handler failed: {type(error).__name__}")
+        raise Ignore from error
+
+
+def _tell(store_retry: StoreRetry, refuse: Callable[[str], None], reason: str) -> None:
+    try:
+        store_retry.keep_trying(lambda: refuse(reason))
+    except GivenBackError as error:
+        raise Reject(str(error), requeue=True) from error

@@ -14,6 +14,7 @@ from models.messages.internal import (
     HEARTBEAT,
     INVENTORY_REPORT,
     PROGRESS,
+    REFUSED,
     REGISTRATION,
     REPLY,
     SCHEDULER,
@@ -33,7 +34,7 @@ _PULSE: Final[Event] = {
     "loadavg": (0, 0, 0),
 }
 """Flower takes a host for gone that is not heard of for twice `freq` seconds."""
-SILENT: Final = frozenset({HEARTBEAT, REGISTRATION, INVENTORY_REPORT, PROGRESS, REPLY})
+SILENT: Final = frozenset({HEARTBEAT, REGISTRATION, INVENTORY_REPORT, PROGRESS, REPLY, REFUSED})
 """Reports: of these only what `heard` makes of them is shown.
 
 What their headers say of ids is their sender's word, and most come so often that they would push

@@ -173,6 +173,16 @@ INTERNAL_EXAMPLES: Mapping[str, dict[str, Any]] = {
         "sender": "rack1-07",
         "percent": 40,
     },
+    "reports.refused": {
+        "version": 1,
+        "sender": "rack1-07",
+        "reason": "field_missing: token is missing",
+        "refused_task": "compute.spawn",
+        "message_id": "0b9d7c1e-3f55-4a0e-8a94-7d1b64f0c1d2",
+        "root_id": OPERATION_ID,
+        "parent_id": OPERATION_ID,
+        "body": "{}",
+    },
     "reports.hello": {
         **_AUDIT,
         "boot": 4,

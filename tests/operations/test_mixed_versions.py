@@ -48,6 +48,26 @@ class MixedWorld(World):
         self.service.handle_dead_letter(kept)
 
 
+def test_a_refusal_that_a_process_reports_ends_the_wait_at_once() -> None:
+    world = World()
+    operation = world.build(SHARED)
+    while not (asks := [q for q in world.waiting_queues() if q == SCHEDULER]):
+        world.deliver(world.waiting_queues()[0])
+    ask = world.bus.take(asks[0])
+    assert ask is not None
+    refusal = {
+        "sender": SCHEDULER,
+        "reason": "field_missing: token is missing",
+        "refused_task": ask.task,
+        "message_id": ask.id,
+        "parent_id": ask.parent_id,
+    }
+    world.service.handle_refusal(refusal)
+    record = world.operation(operation)
+    assert (record.error or {})["code"] == "field_missing"
+    assert world.now == 1_000_000.0  # no time has passed
+
+
 def run_out(world: World, operation_id: str) -> float:
     began = world.now
     world.settle()

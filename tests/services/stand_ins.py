@@ -22,6 +22,7 @@ from typing import Any
 import structlog
 
 from conductor.store import DeadLetter
+from conductor.undelivered import refused_message
 from models.errors import Broken, Rejected, Unreachable
 from models.messages.base import parse
 from models.messages.internal import (
@@ -33,6 +34,7 @@ from models.messages.internal import (
     InventoryReport,
     OutgoingMessage,
     Progress,
+    Refusal,
     Reply,
     SelectHosts,
 )
@@ -45,6 +47,7 @@ from tasks.consuming.task_worker import node_name, serve
 from tasks.flower.event_stream import EventStream
 from tasks.routing import work_queue
 from tasks.scheduler_tasks import serve_scheduler
+from tasks.sending.celery_carrier import CeleryCarrier
 
 _lock = threading.Lock()
 
@@ -103,6 +106,11 @@ class StandIn:
         tell(what="progress", sender=parse(Progress, body).sender)
         return True
 
+    def handle_refusal(self, body: Mapping[str, Any]) -> None:
+        refusal = parse(Refusal, body)
+        tell(what="refusal", sender=refusal.sender)
+        self.handle_dead_letter(refused_message(refusal, time.time()))
+
     def handle_dead_letter(self, outgoing: DeadLetter) -> None:
         tell(what="dead", **asdict(outgoing))
 
@@ -142,19 +150,20 @@ def main(role: str, broker_url: str, store_is_back: str = "/nowhere") -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     stand_in = StandIn(Path(store_is_back))
-    events = EventStream(make_app(broker_url), node_name(role))
+    app = make_app(broker_url)
+    events = EventStream(app, node_name(role))
+    carrier = CeleryCarrier(app)
     try:
         if role == "conductor":
             return serve_conductor(broker_url, stand_in, events)
         if role == "impatient":
             return serve_impatiently(broker_url, stand_in, events)
         if role == "scheduler":
-            return serve_scheduler(
-                broker_url, stand_in, stand_in.publish, stand_in.handle_dead_letter, events
-            )
-        return serve_compute(broker_url, Host("h1", ("spawn",)), stand_in, events)
+            return serve_scheduler(broker_url, stand_in, stand_in.publish, carrier.send, events)
+        return serve_compute(broker_url, Host("h1", ("spawn",)), stand_in, events, carrier.send)
     finally:
         events.close()
+        carrier.close()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from tests.services.test_worker import waiting
 QUEUES = {
     "conductor": ("conductor", "conductor", "reports", "dead_letters"),
     "scheduler": ("scheduler",),
+    "compute": ("compute_h1",),
 }
 MOST_MIB = 150
 PATIENCE_S = 120.0
@@ -27,12 +28,13 @@ PATIENCE_S = 120.0
 def recorded(process: Process, url: str, many: int) -> int:
     """Return how many messages were handled or kept, once they are `many` or no more come.
 
-    What a handler refuses for its meaning lies in `dead_letters` until a conductor takes it.
+    What scheduler and host refuse they report: it lies in `reports` until a conductor takes it.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        found = [told for told in process.told() if told["what"] not in ("refused", "select")]
-        kept = len(found) + waiting(url, "dead_letters")
+        passing = ("refused", "select", "published")
+        found = [told for told in process.told() if told["what"] not in passing]
+        kept = len(found) + waiting(url, "dead_letters") + waiting(url, "reports")
         if kept >= many or time.monotonic() > deadline or not process.alive:
             return kept
         time.sleep(0.5)

@@ -22,7 +22,14 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from models.ids import compute_queue
-from models.messages.internal import HEARTBEAT, INVENTORY_REPORT, PROGRESS, REGISTRATION, REPLY
+from models.messages.internal import (
+    HEARTBEAT,
+    INVENTORY_REPORT,
+    PROGRESS,
+    REFUSED,
+    REGISTRATION,
+    REPLY,
+)
 from models.messages.requests import REQUESTS
 from tasks.conductor_tasks import KINDS
 from tests.environment import variables
@@ -175,7 +182,7 @@ def test_no_account_sends_in_the_name_of_another(stolen: Stolen, who: str) -> No
 
 @pytest.mark.parametrize("task", sorted(KINDS["reports"]))
 def test_a_host_reports_of_itself_and_of_nobody_else(stolen: Stolen, task: str) -> None:
-    field = "sender" if task in (REPLY, PROGRESS) else "host"
+    field = "sender" if task in (REPLY, PROGRESS, REFUSED) else "host"
     channel, account = stolen.open("host"), ACCOUNTS["host"]
     before = len(stolen.conductor.told(what="dead", task=task))
     forged = [(name, account) for name in (VICTIM, "scheduler", "/conductors", f"x{HOST}")]
@@ -186,7 +193,11 @@ def test_a_host_reports_of_itself_and_of_nobody_else(stolen: Stolen, task: str) 
     assert {row["reason"].partition(":")[0] for row in dead} == {"account_refused"}
     body = {**ALL_EXAMPLES[task], field: HOST}
     channel.basic_publish("reports", "reports", **message(task, body, user_id=account))
-    what = {REGISTRATION: "registration", INVENTORY_REPORT: "inventory_report"}
+    what = {
+        REGISTRATION: "registration",
+        INVENTORY_REPORT: "inventory_report",
+        REFUSED: "refusal",
+    }
     stolen.conductor.expect(what=what.get(task, task.removeprefix("reports.")), **{field: HOST})
     assert stolen.conductor.told(**{field: VICTIM}) == []
 

@@ -39,6 +39,7 @@ from tests.limits import Limit, limit_s
 from tests.services.processes import Process, build_body, running
 
 TASK = "conductor.build_instances"
+TASK_ID = "0b9d7c1e-3f55-4a0e-8a94-7d1b64f0c1d2"
 TOKEN = Token(operation_id=str(uuid.uuid4()), step="step", attempt=1, sequence=1)
 
 
@@ -223,6 +224,18 @@ def test_a_malformed_ask_reaches_the_dead_letters(url: str, carrier: CeleryCarri
         carrier.send([OutgoingMessage(SCHEDULER, SELECT_HOSTS, {"host_requests": []})])
         dead = conductor.expect(what="dead", queue=SCHEDULER)
         assert dead["reason"] == "field_missing: token is missing"
+
+
+def test_a_host_tells_of_what_it_refuses_and_leaves_nothing_to_the_broker(
+    url: str, carrier: CeleryCarrier
+) -> None:
+    with running("compute", url) as host, running("conductor", url) as conductor:
+        carrier.send([OutgoingMessage("compute_h1", "compute.spawn", {"verb": "spawn"}, TASK_ID)])
+        dead = conductor.expect(what="dead", queue="compute_h1")
+        assert (dead["task"], dead["headers"]["id"]) == ("compute.spawn", TASK_ID)
+        assert dead["reason"].startswith("field_missing: ")
+        assert waiting(url, "dead_letters") == 0
+        assert host.alive
 
 
 def test_a_host_takes_its_instructions_even_with_verbs_of_the_future(
