@@ -17,7 +17,7 @@ from models.hardware.accounting import without_use
 from models.hardware.host_rules import refuse_excess, remarks_on, sound
 from models.ids import HostName, is_uuid
 from models.messages.base import Message
-from models.messages.hardware_json import host_to_json
+from models.messages.hardware.hardware_json import host_to_json
 from models.messages.internal import (
     HEARTBEAT,
     INVENTORY_REPORT,

@@ -21,8 +21,8 @@ from models.hardware.accounting import claim, release, without_use
 from models.ids import InstanceId
 from models.messages.base import parse
 from models.messages.guests.guest_definition import GuestDefinition
-from models.messages.hardware_json import placement_from_json
-from models.messages.hardware_shapes import PlacementShape
+from models.messages.hardware.hardware_json import placement_from_json
+from models.messages.hardware.hardware_shapes import PlacementShape
 from models.messages.internal import Reservation
 from models.units import KIB_PER_MIB
 from workers.hypervisor.ports import GuestDomain, Hardware

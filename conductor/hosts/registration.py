@@ -26,7 +26,7 @@ from models.errors import Rejected
 from models.hardware import HostTopology
 from models.hardware.accounting import without_use
 from models.hardware.host_rules import remarks_on, sound
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from models.messages.internal import HostRegistration, InventoryReport, OutgoingMessage
 
 log = structlog.get_logger(__name__)

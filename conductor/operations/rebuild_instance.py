@@ -29,7 +29,7 @@ from models.hardware import Image
 from models.hardware.requirements.numa_constraints import guest_topology
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
-from models.messages.hardware_json import image_from_row, image_to_json
+from models.messages.hardware.hardware_json import image_from_row, image_to_json
 from models.messages.requests import RebuildInstance, Request
 
 _STATES = (InstanceState.ACTIVE, InstanceState.STOPPED, InstanceState.ERROR)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from models.errors import Rejected
 from models.hardware import HostCell, HostTopology, PagePool, mask_of
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from models.units import KIB_PER_MIB, MIB_PER_GIB
 from workers.hypervisor.ports import DEFAULT_DISK_GB, Hardware
 from workers.inventory.traits import traits_of

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from conductor.store.records import Inventory
 from models.hardware import Flavor, FrozenMap, Image, Placement
-from models.messages.hardware_json import (
+from models.messages.hardware.hardware_json import (
     flavor_from_row,
     flavor_to_json,
     image_from_row,

@@ -20,7 +20,7 @@ from conductor.processes.embedded import ComputeHost, Embedded
 from conductor.settings import Settings
 from conductor.store import Store
 from conductor.store.open_store import open_store
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from models.tables.schema_upgrade import upgrade
 from tasks.app import make_app
 from tasks.routing import declare_topology

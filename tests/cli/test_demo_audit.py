@@ -12,7 +12,7 @@ from conductor.store import Allocation, Host, Instance, Inventory
 from models.hardware import Flavor, HostCell, HostTopology, PagePool, PlacedCell, Placement
 from models.ids import InstanceId
 from models.lifecycle import InstanceState
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from models.messages.requests import parse_request
 from workers.hypervisor.ports import GuestDomain
 

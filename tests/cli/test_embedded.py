@@ -13,7 +13,7 @@ from conductor.processes.embedded import ComputeHost, Embedded
 from conductor.settings import Settings
 from conductor.store.memory.memory_store import MemoryStore
 from models.messages.examples import INSTANCE_ID, OPERATION_ID
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from models.messages.internal import Instruction, OutgoingMessage, Token
 from tests.operations.world import small_host
 from workers.hypervisor.ports import Hardware

@@ -33,7 +33,7 @@ from models.hardware.accounting import (
 )
 from models.hardware.fitting.fit_guest import fit
 from models.hardware.requirements.numa_constraints import guest_topology
-from models.messages.hardware_json import (
+from models.messages.hardware.hardware_json import (
     guest_from_json,
     host_from_row,
     placement_from_json,

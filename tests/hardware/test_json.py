@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from models.errors import Rejected
 from models.hardware import Flavor, Image
-from models.messages.hardware_json import (
+from models.messages.hardware.hardware_json import (
     flavor_from_json,
     flavor_from_row,
     flavor_to_json,

@@ -16,7 +16,7 @@ from models.errors import HostRefused
 from models.ids import HostName
 from models.lifecycle import InstanceState, OperationState
 from models.messages.base import parse
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from models.messages.internal import (
     HEARTBEAT,
     INVENTORY_REPORT,

@@ -15,7 +15,7 @@ from conductor.placement.providers import over_committed, root_of
 from models.errors import Rejected
 from models.hardware.accounting import without_use
 from models.lifecycle import OperationState
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from tests.operations.audit import check_at_rest
 from tests.operations.world import PINNED, SHARED, World, small_host
 from workers.hypervisor.ports import Hardware

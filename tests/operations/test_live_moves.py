@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from models.lifecycle import OperationState
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from tests.operations.audit import check_at_rest
 from tests.operations.test_moves import ask, built, error_code, on_verb
 from tests.operations.world import PINNED, World, small_host

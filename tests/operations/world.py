@@ -22,7 +22,7 @@ from conductor.store.memory.memory_store import MemoryStore
 from models.ids import HostName, OperationId, child_instance_id, compute_queue
 from models.lifecycle import OperationState
 from models.messages.base import parse
-from models.messages.hardware_json import host_from_json
+from models.messages.hardware.hardware_json import host_from_json
 from models.messages.internal import (
     CANARY,
     CONDUCTOR,

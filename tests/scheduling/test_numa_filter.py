@@ -16,8 +16,8 @@ from conductor.store import Host
 from models.hardware import GuestTopology, HostCell, HostTopology, Misfit, PagePool, span
 from models.hardware.fitting.fit_guest import fit
 from models.messages.base import parse
-from models.messages.hardware_json import guest_of, host_from_json
-from models.messages.hardware_shapes import GuestShape
+from models.messages.hardware.hardware_json import guest_of, host_from_json
+from models.messages.hardware.hardware_shapes import GuestShape
 from models.messages.internal import Reservation
 from tests.hardware.generator import random_case
 from tests.scheduling.world import IMAGE, World, flavor, pinned, refusal, topology

@@ -10,7 +10,7 @@ import pytest
 
 from models.errors import Rejected
 from models.hardware import HostTopology, PagePool, cpus_of, mask_of
-from models.messages.hardware_json import host_to_json
+from models.messages.hardware.hardware_json import host_to_json
 from tests.workers.files import (
     CPU,
     NODE,

@@ -13,7 +13,7 @@ from models.errors import Rejected
 from models.hardware import HostCell, HostTopology
 from models.hardware.host_rules import remarks_on, sound
 from models.ids import HOST_RULE, HostName, is_host_name
-from models.messages.hardware_json import host_from_json, host_to_json
+from models.messages.hardware.hardware_json import host_from_json, host_to_json
 from models.units import KIB_PER_MIB
 from workers.hypervisor.ports import DEFAULT_DISK_GB, Hardware
 from workers.inventory.hardware_findings import (

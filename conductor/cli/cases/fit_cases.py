@@ -11,7 +11,7 @@ from models.hardware.accounting import claim, release
 from models.hardware.fitting.fit_guest import fit
 from models.hardware.requirements.device_requirements import pci_numa_policy
 from models.hardware.requirements.numa_constraints import guest_topology
-from models.messages.hardware_json import (
+from models.messages.hardware.hardware_json import (
     flavor_of,
     guest_of,
     guest_to_json,
@@ -24,7 +24,7 @@ from models.messages.hardware_json import (
     placement_of,
     placement_to_json,
 )
-from models.messages.hardware_shapes import (
+from models.messages.hardware.hardware_shapes import (
     FlavorShape,
     GuestShape,
     HostShape,

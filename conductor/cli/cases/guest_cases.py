@@ -18,8 +18,8 @@ from conductor.cli.cases.json_lines import (
 from models.errors import Rejected
 from models.hardware import Image
 from models.hardware.requirements.guest_requirements import GuestRequirements, all_requirements
-from models.messages.hardware_json import flavor_of, guest_to_json, image_of
-from models.messages.hardware_shapes import FlavorShape, ImageShape
+from models.messages.hardware.hardware_json import flavor_of, guest_to_json, image_of
+from models.messages.hardware.hardware_shapes import FlavorShape, ImageShape
 
 _WRITTEN: Final[Mapping[str, Callable[[Any], object]]] = {
     "cpu_topology": asdict,

@@ -16,7 +16,7 @@ from conductor.exit_codes import say
 from conductor.processes.database_access import open_database
 from models.hardware import parse_cpu_list
 from models.json_types import JsonDict
-from models.messages.hardware_json import host_to_json
+from models.messages.hardware.hardware_json import host_to_json
 from workers.inventory import CpuSets, ImportedHost, read_host_files
 
 

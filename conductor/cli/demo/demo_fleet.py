@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from conductor.processes.simulated_hosts import Plan, made
-from models.messages.hardware_json import host_to_json
+from models.messages.hardware.hardware_json import host_to_json
 from models.units import MIB_PER_GIB
 from workers.hypervisor.ports import Hardware
 

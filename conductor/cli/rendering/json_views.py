@@ -28,7 +28,7 @@ from models.hardware import Flavor, Image
 from models.hardware.requirements.extra_specs import warnings_of
 from models.json_types import JsonDict
 from models.lifecycle import OperationState
-from models.messages.hardware_json import (
+from models.messages.hardware.hardware_json import (
     flavor_to_json,
     host_to_json,
     image_to_json,

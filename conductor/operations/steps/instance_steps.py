@@ -14,7 +14,7 @@ from models.messages.base import parse
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.image_files import ImageFile
 from models.messages.guests.root_disks import DiskImage, RootDisk
-from models.messages.hardware_json import placement_to_json
+from models.messages.hardware.hardware_json import placement_to_json
 
 GUEST_MISSING = "guest_missing"
 LOST_GUEST = "lost_guest"

@@ -22,7 +22,7 @@ from models.hardware import (
     format_cpu_list,
 )
 from models.lifecycle import UNFINISHED
-from models.messages.hardware_json import host_from_row, host_to_json
+from models.messages.hardware.hardware_json import host_from_row, host_to_json
 
 CHANGED_HARDWARE: Final = "hardware changed"
 _NAMED: Final = 5

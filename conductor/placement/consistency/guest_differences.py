@@ -14,8 +14,8 @@ from conductor.store import Instance
 from models.errors import Rejected
 from models.hardware import PlacedCell, format_cpu_list
 from models.messages.base import parse
-from models.messages.hardware_json import placement_from_json
-from models.messages.hardware_shapes import PlacementShape
+from models.messages.hardware.hardware_json import placement_from_json
+from models.messages.hardware.hardware_shapes import PlacementShape
 from models.messages.internal import Domain
 
 GUESTS_DIFFER: Final = "guests are not as placed"

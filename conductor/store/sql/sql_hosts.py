@@ -24,7 +24,7 @@ from conductor.store.sql.sql_statements import Params, Statements
 from conductor.store.sql.sql_table import SqlTable, insert_into
 from models.hardware import HostCell, HostTopology, PagePool
 from models.hardware.accounting import without_use
-from models.messages.hardware_json import host_from_row, host_to_json
+from models.messages.hardware.hardware_json import host_from_row, host_to_json
 from models.tables import schema
 
 Cells: TypeAlias = tuple[HostCell, ...]

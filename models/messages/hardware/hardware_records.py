@@ -1,7 +1,7 @@
 """Hardware values as the JSON of the contract, and back where we wrote it ourselves.
 
 Plain and fast: rows and messages pass here on every decision. What others wrote goes through
-`models.messages.hardware_json`, which checks it first.
+`models.messages.hardware.hardware_json`, which checks it first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The JSON of hosts, flavors, images, guests and placements as others write it, checked.
 
 Only what comes from outside passes here; what we wrote ourselves is read by the `*_from_row`
-functions of `models.messages.hardware_json`, which cost a fraction.
+functions of `models.messages.hardware.hardware_json`, which cost a fraction.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `*_from_json` of hosts, flavors and images, and `*_of`, take what others wrote: every shape is
 checked, and `Rejected` names field, value and rule. The other functions are for what we wrote
-ourselves; they are those of `models.messages.hardware_records`.
+ourselves; they are those of `models.messages.hardware.hardware_records`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from models.hardware import (
 )
 from models.hardware.accounting import with_siblings
 from models.messages.base import Message, rejected
-from models.messages.hardware_records import (
+from models.messages.hardware.hardware_records import (
     flavor_from_row,
     flavor_to_json,
     guest_from_json,
@@ -45,7 +45,7 @@ from models.messages.hardware_records import (
     placement_from_json,
     placement_to_json,
 )
-from models.messages.hardware_shapes import (
+from models.messages.hardware.hardware_shapes import (
     FlavorShape,
     GuestShape,
     HostCellShape,
