@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from models.secrets import MASK, is_secret
 PREFIX = "CONDUCTOR_"
 
 # Kubernetes injects these for every service that happens to be called `conductor`.
+_HTTP_URL = re.compile(r"https?://(\S+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/\S*)?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _FROM_KUBERNETES = re.compile(
     r"CONDUCTOR_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
@@ -60,6 +63,21 @@ def _url(*schemes: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
+def _served_over_http(url: SecretStr) -> SecretStr:
+    if url.get_secret_value() and not _HTTP_URL.fullmatch(url.get_secret_value()):
+        raise ValueError("should be http://HOST or https://HOST, with a port and a path or without")
+    return url
+
+
+def _address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if not _HOST_NAME.fullmatch(text):
+            raise ValueError("should be an IP address or a host's name") from None
+    return text
+
+
 BrokerUrl = Annotated[str, _url("amqp", "amqps")]
 ResultUrl = Annotated[str, _url("redis", "rediss", "unix")]
 Names = Annotated[str, _listed(r"[\w.-]+", "should be NAME,NAME,… without spaces")]
@@ -83,7 +101,7 @@ class Settings(BaseModel):
     database_url: str = ""
     broker_url: BrokerUrl = ""
     result_url: ResultUrl = ""
-    placement_url: SecretStr = SecretStr("")
+    placement_url: Annotated[SecretStr, AfterValidator(_served_over_http)] = SecretStr("")
     """An OpenStack Placement server that is asked before a claim counts, and told of all others."""
     state_dir: Path = Field(default_factory=default_state_dir)
 
@@ -116,7 +134,7 @@ class Settings(BaseModel):
     flower_user: str = "operator"
     flower_password: SecretStr = SecretStr("")
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
-    metrics_address: str = "127.0.0.1"
+    metrics_address: Annotated[str, AfterValidator(_address)] = "127.0.0.1"
 
     @property
     def embedded(self) -> bool:
@@ -134,6 +152,10 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     variables = os.environ if environ is None else environ
     ours = {name: value for name, value in variables.items() if name.startswith(PREFIX)}
     known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in sorted(variables):
+        if name.upper().startswith(PREFIX) and name not in ours and name.upper() in known:
+            message = f"{name} is not read: write {name.upper()}"
+            raise Rejected("setting_unknown", message, key=name)
     for name in sorted(ours):
         if name not in known and not _FROM_KUBERNETES.fullmatch(name):
             raise Rejected("setting_unknown", f"{name} is not a known setting", key=name)

@@ -5,7 +5,7 @@ CPU twice, keep back more pages than it has, or have devices that no flavor can 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -14,6 +14,7 @@ from typing import Final
 from models.errors import Rejected
 from models.hardware import HostTopology, PciPool, format_cpu_list
 
+_NOWHERE: Final = -1
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -27,8 +28,10 @@ def is_old_style(host: HostTopology) -> bool:
 def sound(host: HostTopology) -> HostTopology:
     """Return the host, devices of one kind on one NUMA cell as one pool.
 
-    Raises `Rejected`: `cpu_in_both_sets` (but for the old style, where both sets are equal),
-    `pages_reserved_exceed_total`, `device_alias_invalid`.
+    A node or socket -1, which is how the kernel says that there is none, becomes None. Raises
+    `Rejected`: `cpu_in_both_sets` (but for the old style, where both sets are equal),
+    `pages_reserved_exceed_total`, `device_alias_invalid`, `device_cell_unknown`,
+    `physnet_invalid`.
     """
     for position, cell in enumerate(host.cells):
         both = cell.shared_cpus & cell.dedicated_cpus
@@ -47,7 +50,15 @@ def sound(host: HostTopology) -> HostTopology:
                     f"NUMA cell {cell.id} has {pool.total}"
                 )
                 raise Rejected("pages_reserved_exceed_total", message, key=key)
+        if not all(name.strip() for name in cell.physnets):
+            key = f"cells.{position}.network_metadata.physnets"
+            raise Rejected("physnet_invalid", f"{key} has a name without a letter", key=key)
+    known = {cell.id for cell in host.cells}
     for position, devices in enumerate(host.pci_pools):
+        if devices.numa_node not in (None, _NOWHERE, *known):
+            key = f"pci_pools.{position}.numa_node"
+            message = f"{key} is {devices.numa_node}: the host has no NUMA cell of this id"
+            raise Rejected("device_cell_unknown", message, key=key)
         if not _ALIAS.fullmatch(devices.alias) or devices.alias == "_":
             key = f"pci_pools.{position}"
             message = (
@@ -55,7 +66,13 @@ def sound(host: HostTopology) -> HostTopology:
                 "tags.alias, or made of vendor_id and product_id"
             )
             raise Rejected("device_alias_invalid", message, key=key)
-    return HostTopology(host.cells, _merged(host.pci_pools))
+    cells = tuple(replace(cell, socket=_somewhere(cell.socket)) for cell in host.cells)
+    pools = (replace(pool, numa_node=_somewhere(pool.numa_node)) for pool in host.pci_pools)
+    return HostTopology(cells, _merged(pools))
+
+
+def _somewhere(place: int | None) -> int | None:
+    return None if place == _NOWHERE else place
 
 
 def refuse_excess(what: str, kept: int, has: int, unit: str) -> None:
@@ -84,7 +101,7 @@ def remarks_on(host: HostTopology) -> Iterator[str]:
                 )
 
 
-def _merged(pools: tuple[PciPool, ...]) -> tuple[PciPool, ...]:
+def _merged(pools: Iterable[PciPool]) -> tuple[PciPool, ...]:
     together: dict[object, PciPool] = {}
     for pool in pools:
         other = together.get(pool.kind)

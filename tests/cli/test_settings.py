@@ -92,3 +92,27 @@ def test_urls_of_brokers_are_taken(url: str) -> None:
 def test_a_result_backend_that_we_do_not_write_to_is_refused() -> None:
     with pytest.raises(Rejected, match=r"CONDUCTOR_RESULT_URL is .*redis://"):
         read_settings({"CONDUCTOR_RESULT_URL": "rpc://"})
+
+
+def test_a_variable_in_small_letters_is_refused_with_how_it_is_written() -> None:
+    with pytest.raises(Rejected, match="conductor_strategy is not read: write CONDUCTOR_STRATEGY"):
+        read_settings({"conductor_strategy": "pack"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CONDUCTOR_PLACEMENT_URL", "x"),
+        ("CONDUCTOR_PLACEMENT_URL", "ftp://placement.example.org"),
+        ("CONDUCTOR_METRICS_ADDRESS", "127.0.0.1:9100"),
+        ("CONDUCTOR_METRICS_ADDRESS", "two words"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(Rejected, match=f"^{name} is "):
+        read_settings({name: value})
+
+
+@pytest.mark.parametrize("url", ["http://placement:8778", "https://user:word@[::1]/placement"])
+def test_urls_of_a_placement_server_are_taken(url: str) -> None:
+    assert read_settings({"CONDUCTOR_PLACEMENT_URL": url}).placement_url.get_secret_value() == url

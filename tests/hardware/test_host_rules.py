@@ -56,8 +56,8 @@ def test_more_pages_kept_back_than_there_are_is_refused_with_both_numbers() -> N
 @pytest.mark.parametrize("alias", ["two words", "ä", "a" * 65])
 def test_devices_that_no_flavor_can_name_are_refused(alias: str) -> None:
     pool = PciPool(0, 1, "10de", "1eb8", {"alias": alias})
-    assert refusal_of(host(pci_pools=(pool,))).code == "device_alias_invalid"
-    assert refusal_of(host(pci_pools=(PciPool(0, 1),))).code == "device_alias_invalid"
+    assert refusal_of(host(host_cell(), pci_pools=(pool,))).code == "device_alias_invalid"
+    assert refusal_of(host(host_cell(), pci_pools=(PciPool(0, 1),))).code == "device_alias_invalid"
 
 
 def test_devices_of_one_kind_on_one_cell_are_one_pool() -> None:
@@ -69,3 +69,16 @@ def test_a_host_that_keeps_more_for_itself_than_it_has_is_refused() -> None:
     refuse_excess("memory", 4096, 4096, "MiB")
     with pytest.raises(Rejected, match="reserved memory is 4097 MiB: the host has 4096"):
         refuse_excess("memory", 4097, 4096, "MiB")
+
+
+def test_devices_of_a_cell_that_is_not_there_are_refused_and_minus_one_is_no_cell() -> None:
+    pool = PciPool(7, 1, "10de", "1eb8")
+    assert refusal_of(host(host_cell(), pci_pools=(pool,))).code == "device_cell_unknown"
+    nowhere = sound(host(host_cell(socket=-1), pci_pools=(PciPool(-1, 1, "10de", "1eb8"),)))
+    assert nowhere.pci_pools[0].numa_node is None
+    assert nowhere.cells[0].socket is None
+
+
+def test_a_physical_network_without_a_name_is_refused() -> None:
+    nameless = host(host_cell(physnets=frozenset({"datacentre", " "})))
+    assert refusal_of(nameless).code == "physnet_invalid"

@@ -228,3 +228,27 @@ def test_only_a_removal_of_this_guest_newer_than_all_it_has_obeyed_makes_it_a_le
     assert not is_leftover(domain.model_copy(update={"fence": 5}), gone, "a", was)
     assert not is_leftover(domain.model_copy(update={"fence": 0}), gone, "a", was)
     assert why_unexpected(domain, replace(gone, host="a"), "a") is None
+
+
+@pytest.mark.parametrize("task", ["delete_instance", "stop_instance"])
+def test_an_older_copy_of_the_database_is_not_obeyed_and_calls_a_person(task: str) -> None:
+    world = World()
+    operation = world.build(SHARED)
+    world.settle()
+    instance = world.instance(operation)
+    older = instance.fence
+    for power in ("stop_instance", "start_instance"):
+        world.submit(power, {"instance_id": instance.id})
+        world.settle()
+    with world.store.begin() as uow:
+        newest = uow.instances.get(instance.id)
+        assert newest is not None
+        uow.instances.save(replace(newest, fence=older))
+    before = world.guests()
+    asked = world.submit(task, {"instance_id": instance.id})
+    world.settle()
+    world.pass_time(3_000.0)
+    world.settle()
+    record = world.operation(asked)
+    assert (record.state, (record.error or {})["code"]) == ("STUCK", "database_outdated")
+    assert world.guests() == before

@@ -99,3 +99,9 @@ def test_a_trait_that_cannot_be_one_is_refused_by_name(tmp_path: Path) -> None:
     refusal = refused(path)
     assert (refusal.code, refusal.key) == ("trait_unknown", "traits")
     assert "'fast'" in refusal.message
+
+
+def test_a_key_that_is_there_twice_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_text('{"cells": [{"id": 0, "cpuset": [0], "memory": 1024, "memory": 2048}]}')
+    assert (refused(path).code, refused(path).key) == ("key_twice", "memory")

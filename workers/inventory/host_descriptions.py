@@ -106,7 +106,7 @@ def _host(
 
 def _own(path: Path, text: str, sets: CpuSets | None) -> Iterator[ImportedHost]:
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_once)
     except ValueError as error:
         raise Rejected("not_json", f"it is no JSON: {error}") from None
     for position, host in enumerate(data if isinstance(data, list) else [data]):
@@ -116,6 +116,17 @@ def _own(path: Path, text: str, sets: CpuSets | None) -> Iterator[ImportedHost]:
         if name is None:
             raise Rejected("field_missing", f"host {position} of the list has no name", key="name")
         yield _checked(_own_host(name, host, sets))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raise `Rejected` for a key that is there twice: one would be lost."""
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            message = f"{key[:60]} is there twice in one object"
+            raise Rejected("key_twice", message, key=key[:60])
+        seen[key] = value
+    return seen
 
 
 def _own_host(name: Any, data: Mapping[str, Any], sets: CpuSets | None) -> ImportedHost:

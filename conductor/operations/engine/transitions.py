@@ -82,6 +82,8 @@ class Engine:
             if reply.outcome in ("done", "stale"):
                 return rollback.after_undo(context, record)
             return rollback.pause(context, record, _error_of(reply))
+        if reply.outcome == "stale":
+            return rollback.end_stuck(context, record, _outdated(reply))
         if reply.outcome != "done":
             return rollback.handle_failure(
                 context, record, _error_of(reply), began=_may_have_begun(reply)
@@ -146,6 +148,19 @@ def _refuse_stranger(record: OperationRecord, reply: Reply) -> None:
     if (token.step, token.attempt) != (record.step, record.attempt):
         message = f"token is of {shown(token.step)}, attempt {token.attempt}: that was not asked"
         raise Rejected("reply_refused", message, key="token")
+
+
+def _outdated(reply: Reply) -> Broken:
+    """Return why nothing may go on: its host has obeyed what this database does not know of.
+
+    To ask again under a higher fence would be obeyed, and might remove a guest that somebody has
+    made since: an older copy of the database was restored, or two are in use.
+    """
+    message = (
+        f"{reply.sender} has obeyed something newer for this instance than this database knows: "
+        f"was an older copy restored?"
+    )
+    return Broken("database_outdated", message, host=reply.sender)
 
 
 def _error_of(reply: Reply) -> ConductorError:
