@@ -52,7 +52,7 @@ def sound(host: HostTopology) -> HostTopology:
                 raise Rejected("pages_reserved_exceed_total", message, key=key)
         if not all(name.strip() for name in cell.physnets):
             key = f"cells.{position}.network_metadata.physnets"
-            raise Rejected("physnet_invalid", f"{key} has a name without a letter", key=key)
+            raise Rejected("physnet_invalid", f"{key} has an empty name", key=key)
     known = {cell.id for cell in host.cells}
     for position, devices in enumerate(host.pci_pools):
         if devices.numa_node not in (None, _NOWHERE, *known):
