@@ -20,7 +20,7 @@ from conductor.cli.inspected_requests import (
 from conductor.cli.store_queries import chunks
 from conductor.placement.local.host_claims import HostAllocation, without_allocation
 from conductor.placement.providers import Resources
-from conductor.processes.embedded import scheduling_settings
+from conductor.processes.scheduling_options import scheduling_settings
 from conductor.scheduling.analysis.what_if import Guest
 from conductor.scheduling.fleet_cache import FleetCache
 from conductor.scheduling.request.request_spec import RequestSpec

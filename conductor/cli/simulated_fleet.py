@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conductor.processes.embedded import ComputeHost
+from conductor.processes.embedded.compute_hosts import ComputeHost
 from workers.hypervisor.fault_injection import InjectedFaults, always_done
 from workers.hypervisor.ports import Hardware
 from workers.hypervisor.simulated import SimulatedHypervisor

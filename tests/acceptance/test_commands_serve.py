@@ -123,7 +123,7 @@ def test_a_compute_worker_never_holds_the_databases_code(site: Site) -> None:
     names = ", ".join(repr(name) for name in FORBIDDEN_ON_HOSTS)
     program = (
         "import sys; from conductor.cli.command_registry import command_line;"
-        "command_line(['serve', 'compute']); import conductor.processes.compute_process;"
+        "command_line(['serve', 'compute']); import conductor.processes.compute.compute_process;"
         f"print([name for name in ({names}) if name in sys.modules])"
     )
     loaded = subprocess.run(

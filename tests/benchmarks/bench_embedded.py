@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.processes.embedded.compute_hosts import ComputeHost
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.settings import Settings
 from conductor.store import Store
 from conductor.store.open_store import open_store

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from conductor.hosts import host_administration
-from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.processes.embedded.compute_hosts import ComputeHost
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.settings import Settings
 from conductor.store import Store
 from conductor.store.open_store import open_store

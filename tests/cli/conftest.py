@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from conductor.cli.requests.wait_display import await_system
-from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.processes.embedded.compute_hosts import ComputeHost
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.processes.simulated_hosts import Plan, made
 from conductor.settings import PREFIX, Settings
 from conductor.store.open_store import open_store

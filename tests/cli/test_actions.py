@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conductor.cli.requests.wait_display import await_end
-from conductor.processes.embedded import Embedded
+from conductor.processes.embedded.embedded_system import Embedded
 from models.ids import OperationId, child_instance_id
 from tests.cli.running import Cli, one_line
 

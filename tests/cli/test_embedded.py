@@ -9,7 +9,8 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.processes.embedded.compute_hosts import ComputeHost
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.settings import Settings
 from conductor.store.memory.memory_store import MemoryStore
 from models.messages.examples import INSTANCE_ID, OPERATION_ID

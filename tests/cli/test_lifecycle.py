@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from conductor.processes.embedded import Embedded
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.store import Store
 from tests.cli.running import Cli, one_line
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conductor.processes.embedded import Embedded
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.store.open_store import open_store
 from tests.cli.running import Cli
 from tests.cli.test_lifecycle import built

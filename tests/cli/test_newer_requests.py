@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conductor.cli.requests.request_sending import Inbox
-from conductor.processes.embedded import Embedded
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.store.open_store import open_store
 from models.ids import new_operation_id
 from models.messages.internal import CONDUCTOR, OutgoingMessage

@@ -7,7 +7,7 @@ import pytest
 
 from conductor.placement.local.store_placement import StorePlacement
 from conductor.placement.providers import Consumer
-from conductor.processes.embedded import Embedded
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.store import Allocation
 from tests.cli.running import Cli, one_line
 from tests.environment.placement import PlacementServer

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from conductor.processes.embedded import Embedded
+from conductor.processes.embedded.embedded_system import Embedded
 from models.lifecycle import OperationState
 from tests.cli.running import Cli, one_line
 from tests.cli.test_lifecycle import built

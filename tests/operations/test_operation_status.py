@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from conductor.operation_status import OperationStatus, arguments_of
-from conductor.processes.embedded import Desk, build_service
+from conductor.processes.embedded.bus_desk import Desk
+from conductor.processes.service_construction import build_service
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from models.ids import compute_queue

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from conductor.processes.embedded import Desk, build_service
+from conductor.processes.embedded.bus_desk import Desk
+from conductor.processes.service_construction import build_service
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.settings import Settings

@@ -13,7 +13,7 @@ from conductor.hosts.host_administration import remove
 from conductor.placement.ports import PlacementService
 from conductor.placement.providers import Consumer, provider_id_of
 from conductor.placement.sync.mirror import PlacementMirror
-from conductor.processes.embedded import Desk
+from conductor.processes.embedded.bus_desk import Desk
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.store import Inventory

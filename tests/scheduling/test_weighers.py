@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 
-from conductor.processes.embedded import scheduling_settings
+from conductor.processes.scheduling_options import scheduling_settings
 from conductor.scheduling import plugins
 from conductor.scheduling.filters.aggregate_filters import in_zone
 from conductor.scheduling.filters.filter_table import DEFAULT_FILTERS, PHYSICAL

@@ -34,14 +34,14 @@ def add_to(app: typer.Typer) -> None:
 def conductor() -> None:
     """Accept requests and carry operations out; any number may run."""
     # Imported here, so that a compute worker's process never holds the database's code.
-    processes = importlib.import_module("conductor.processes.control_processes")
-    raise typer.Exit(processes.run_conductor(_settings()))
+    process = importlib.import_module("conductor.processes.control.conductor_process")
+    raise typer.Exit(process.run_conductor(_settings()))
 
 
 def scheduler() -> None:
     """Select hosts and claim their resources; any number may run."""
-    processes = importlib.import_module("conductor.processes.control_processes")
-    raise typer.Exit(processes.run_scheduler(_settings()))
+    process = importlib.import_module("conductor.processes.control.scheduler_process")
+    raise typer.Exit(process.run_scheduler(_settings()))
 
 
 def compute(
@@ -71,7 +71,7 @@ def compute(
     ] = None,
 ) -> None:
     """Carry out instructions on one host: one process a host, without a database."""
-    worker = importlib.import_module("conductor.processes.compute_process")
+    worker = importlib.import_module("conductor.processes.compute.compute_process")
     settings = _settings()
     folder = (state_dir or settings.state_dir / "compute") / _folder(host)
     injected, traits = pairs(faults, "habit"), tuple(trait or ())

@@ -15,7 +15,8 @@ from conductor.cli.requests.wait_display import await_system
 from conductor.cli.simulated_fleet import kept_host
 from conductor.exit_codes import say
 from conductor.processes.database_access import drop_heartbeat
-from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.processes.embedded.compute_hosts import ComputeHost
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.processes.logs import set_up_logs
 from conductor.processes.simulated_hosts import default_hardware
 from conductor.settings import Settings, read_settings

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from conductor.cli.demo.demo_stage import Stage
-from conductor.processes.embedded import Embedded
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.store import Instance, OperationRecord
 from models.errors import Unreachable
 from models.ids import InstanceId

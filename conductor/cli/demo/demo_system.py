@@ -14,7 +14,8 @@ from conductor.cli.demo.demo_moves import SpawnRefusals
 from conductor.cli.requests.wait_display import await_system
 from conductor.cli.simulated_fleet import kept_host
 from conductor.processes.database_access import conductor_lives, drop_heartbeat
-from conductor.processes.embedded import ComputeHost, Embedded
+from conductor.processes.embedded.compute_hosts import ComputeHost
+from conductor.processes.embedded.embedded_system import Embedded
 from conductor.settings import Settings
 from conductor.store.open_store import open_store
 from models.errors import Broken, Conflict, Rejected, Unreachable

@@ -10,7 +10,7 @@ from rich.text import Text
 from conductor.cli.demo.demo_progress import OperationStatus
 from conductor.cli.demo.demo_stage import Stage
 from conductor.operations.engine.wait_reasons import ON_HOST
-from conductor.processes.embedded import Embedded
+from conductor.processes.embedded.embedded_system import Embedded
 
 AFTER: Final = 0.4
 """Share of the instances that have ended when it happens."""

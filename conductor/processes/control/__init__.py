@@ -1,0 +1,1 @@
+"""The processes of conductor and scheduler, put together."""

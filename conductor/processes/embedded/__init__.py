@@ -1,0 +1,1 @@
+"""The whole system in one process, on the in-process bus."""
