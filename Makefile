@@ -13,7 +13,7 @@ LOCK        := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-hea
                --no-emit-trusted-host --no-emit-options
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench chaos prove services stop lock clean
+.PHONY: help install hypervisor demo test check format bench chaos prove services stop lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
@@ -48,6 +48,9 @@ prove: $(INSTALLED) ## compare the fitter with an oracle on CASES (200000) cases
 	@$(BIN)/python -m tests.hardware.prove --cases $(CASES) --seed $(SEED)
 	@$(BIN)/pytest -m hypothesis --timeout=1800 --hypothesis-profile=prove
 
+hypervisor: $(INSTALLED) ## install QEMU, libvirt and its Python binding (Debian, root)
+	@deploy/hypervisor/install --binding $(BIN)/python
+
 services: ## find RabbitMQ, PostgreSQL and Redis on localhost, else start private ones
 	@$(PYTHON) -m tests.environment ensure
 
@@ -58,6 +61,7 @@ lock: $(INSTALLED) ## choose dependency versions anew and write the lock files
 	$(LOCK) --upgrade --output-file requirements.lock pyproject.toml
 	$(LOCK) --upgrade --extra dev --constraint requirements.lock \
 	  --output-file requirements-dev.lock pyproject.toml
+	printf '%s\n' 'libvirt-python>=9.0' | $(LOCK) --upgrade --output-file deploy/hypervisor/requirements.txt -
 	printf '%s\n' openstack-placement psycopg2-binary | $(LOCK) --upgrade \
 	  --output-file tests/environment/placement-requirements.txt -
 
