@@ -19,7 +19,8 @@ class ImageFile(Message):
     """The file of an image; without a `source` the image is a name only (simulated hosts).
 
     `source` is a URL (`file`, `http`, `https`, or `store` for the image store), `size_bytes` the
-    length of the file, `checksum` of the file as it is at its source.
+    length of the file, `checksum` of the file as it is at its source, `virtual_size_bytes` the most
+    that a disk of it takes.
     """
 
     id: Name
@@ -27,3 +28,4 @@ class ImageFile(Message):
     format: ImageFormat = "qcow2"
     checksum: Checksum | None = None
     size_bytes: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
+    virtual_size_bytes: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None

@@ -1,0 +1,1 @@
+"""Images and disks as files, with a real qemu-img and real servers."""
