@@ -9,6 +9,11 @@ from typing import cast
 
 from conductor.operations.engine.definition import NewOperation, Operation, Outcome
 from conductor.operations.steps.build_request import flavor_of
+from conductor.operations.steps.image_sources import (
+    refuse_needed_image,
+    refuse_other_content,
+    refuse_source,
+)
 from conductor.operations.steps.unsupported_fields import (
     refuse_flavor_keys,
     refuse_image_keys,
@@ -85,6 +90,8 @@ def _refuse_senseless(body: Message, uow: UnitOfWork) -> None:
             image = Image(body.id, body.name or "", body.properties)
             refuse_image_keys(image)
             refuse_image(image)
+            refuse_source(body)
+            refuse_other_content(body, uow)
         case QuotaBody():
             _classes_exist(body)
         case ServerGroupBody(max_server_per_host=int(most)) if not body.policy.endswith(
@@ -131,22 +138,28 @@ def check_known(new: NewOperation, uow: UnitOfWork) -> Entry:
     if uow.catalogue.lock(request.entry, request.name) is None:
         message = f"name is {request.name}: no such {request.entry}"
         raise Rejected("entry_unknown", message, key="name")
-    _refuse_members(request.entry, request.name, uow)
+    _refuse_needed(request.entry, request.name, uow)
     return Entry(request.entry, request.name, {})
 
 
 @remove_entry.step
 def remove(entry: Entry, uow: UnitOfWork) -> Outcome[Entry]:
     """Remove it; a second removal finds nothing and is content."""
-    _refuse_members(entry.kind, entry.name, uow)
+    _refuse_needed(entry.kind, entry.name, uow)
     uow.catalogue.drop(entry.kind, entry.name)
     return entry
 
 
-def _refuse_members(kind: str, name: str, uow: UnitOfWork) -> None:
+def _refuse_needed(kind: str, name: str, uow: UnitOfWork) -> None:
+    """Refuse to remove what instances still need."""
+    if kind == "server_group":
+        _refuse_members(name, uow)
+    if kind == "image":
+        refuse_needed_image(name, uow)
+
+
+def _refuse_members(name: str, uow: UnitOfWork) -> None:
     """Refuse to remove a server group whose rule instances still follow."""
-    if kind != "server_group":
-        return
     living = [literal for literal in InstanceState if literal is not InstanceState.DELETED]
     members = uow.instances.where(group=name, state=living)
     if members:

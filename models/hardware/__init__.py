@@ -31,7 +31,7 @@ from models.hardware.guest_topology import (
     PlacedDevices,
     Placement,
 )
-from models.hardware.image import Image, boots_from_volume
+from models.hardware.image import Image, ImageSource, boots_from_volume
 from models.hardware.topology import (
     DEVICE_CLASS,
     HostCell,
@@ -65,6 +65,7 @@ __all__ = [
     "HostCell",
     "HostTopology",
     "Image",
+    "ImageSource",
     "Limits",
     "Misfit",
     "PagePool",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from models.hardware.frozen_map import FrozenMap
 
@@ -11,11 +11,23 @@ PropertyValue: TypeAlias = object
 
 
 @dataclass(frozen=True, slots=True)
+class ImageSource:
+    """Where the file of an image is, by URL, and what proves it; sizes are in bytes."""
+
+    url: str
+    format: Literal["raw", "qcow2"]
+    checksum: str
+    size_bytes: int
+    virtual_size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """An image's id, name and properties; the properties are frozen on entry.
 
     `min_memory_mib` and `min_disk_gib` are the least that a flavor must give it. One that is
     `on_volume` is on a volume already, from which the guest boots: no local root disk is made.
+    Without a `source` it is a name only, which simulated hosts take.
     """
 
     id: str
@@ -24,6 +36,7 @@ class Image:
     min_memory_mib: int = 0
     min_disk_gib: int = 0
     on_volume: bool = False
+    source: ImageSource | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.properties, FrozenMap):

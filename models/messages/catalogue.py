@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -35,14 +35,31 @@ class FlavorBody(Message):
     extra_specs: dict[Key, str] = {}
 
 
+ImageFormat: TypeAlias = Literal["raw", "qcow2"]
+"""What hosts take: formats whose content cannot name files of the host once they are checked."""
+
+Checksum: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+Bytes = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
 class ImageBody(Message):
-    """An image by id, with the properties that constrain where it can run."""
+    """An image by id, with the properties that constrain where it can run, and its file.
+
+    The file is at `source`: a URL (`file`, `http`, `https`, or `store` for the image store).
+    `size_bytes` and `checksum` are of the file as it is there, `virtual_size_bytes` is the size of
+    a disk made from it. Without a source the image is a name only (simulated hosts).
+    """
 
     id: Name
     name: Name | None = None
     properties: dict[Key, Any] = {}
     min_disk_gb: Count = 0
     min_memory_mb: Count = 0
+    source: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    format: ImageFormat | None = None
+    checksum: Checksum | None = None
+    size_bytes: Bytes | None = None
+    virtual_size_bytes: Bytes | None = None
 
 
 class AggregateBody(Message):

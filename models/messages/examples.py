@@ -33,6 +33,11 @@ _IMAGE: Final[dict[str, Any]] = {
     "properties": {"hw_machine_type": "q35"},
     "min_disk_gb": 4,
     "min_memory_mb": 512,
+    "source": "https://images.example.org/debian-13.qcow2",
+    "format": "qcow2",
+    "checksum": "sha256:3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",
+    "size_bytes": 1_000_000,
+    "virtual_size_bytes": 2_147_483_648,
 }
 _INSTANCE: Final[dict[str, Any]] = {
     "name": "db-1",

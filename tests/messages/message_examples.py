@@ -55,6 +55,7 @@ _SPAWN = {
         "format": "qcow2",
         "checksum": "sha256:3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",
         "size_bytes": 1000000,
+        "virtual_size_bytes": 2147483648,
     },
     "placement": _PLACEMENT,
     "hardware": {

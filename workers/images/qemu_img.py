@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from models.errors import HostRefused
-from models.messages.guests.image_files import ImageFormat
+from models.messages.catalogue import ImageFormat
 from workers.images.file_work import FileWork
 
 _MEMORY_BYTES: Final = 2 << 30

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from conductor.cli.arguments import pairs
+from conductor.cli.arguments import choice, pairs
 from conductor.cli.catalogue_commands import Kind, add_group, define
+from conductor.cli.local_images import described_source
 from conductor.cli.rendering.output import Output
 from conductor.cli.rendering.text_tables import key
 from conductor.cli.requests.request_options import RequestOptions, with_request_options
@@ -15,6 +16,7 @@ from conductor.cli.requests.send_and_wait import submit
 from conductor.processes.database_access import open_database
 from models.messages.requests import CacheImages
 
+FORMATS: Final = ("raw", "qcow2")
 _KIND: Final = Kind(
     "image",
     "images",
@@ -24,6 +26,8 @@ _KIND: Final = Kind(
         ("name", lambda row: row.get("name")),
         ("min disk GiB", key("min_disk_gb")),
         ("min memory MiB", key("min_memory_mb")),
+        ("format", lambda row: row.get("format")),
+        ("source", lambda row: row.get("source")),
         ("properties", key("properties")),
     ),
 )
@@ -43,6 +47,19 @@ def create(
     ] = None,
     min_disk_gb: Annotated[int, typer.Option(help="Smallest root disk in GiB.")] = 0,
     min_memory_mb: Annotated[int, typer.Option(help="Smallest memory in MiB.")] = 0,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|URL", help="Its file: here, or file:, http(s):, store:."),
+    ] = None,
+    image_format: Annotated[
+        str | None, typer.Option("--format", help="raw or qcow2; found in a file that is here.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(metavar="BYTES", help="Of the file; found as well.")
+    ] = None,
+    checksum: Annotated[
+        str | None, typer.Option(metavar="sha256:HEX", help="Of the file; found as well.")
+    ] = None,
     output: Output = None,
 ) -> None:
     """Create one."""
@@ -53,7 +70,13 @@ def create(
         "min_disk_gb": min_disk_gb,
         "min_memory_mb": min_memory_mb,
     }
-    define(_KIND, body, output)
+    stated: dict[str, Any] = {
+        "format": choice(FORMATS, image_format, "format"),
+        "checksum": checksum,
+        "size_bytes": size,
+    }
+    given = described_source(source, stated) if source else stated
+    define(_KIND, {**body, **given}, output)
 
 
 def cache(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from conductor.operations.steps.image_sources import least_disk_gib, source_of
 from conductor.operations.steps.quota_check import Owner, check_quota, size_of
 from conductor.operations.steps.unsupported_fields import (
     refuse_fields,
@@ -107,6 +108,10 @@ def flavor_of(named: str | FlavorBody, uow: UnitOfWork, field: str) -> Flavor:
 def image_of(named: str | ImageBody, uow: UnitOfWork, field: str) -> ImageBody:
     """Return the image that was named, by id or name, or described."""
     if isinstance(named, ImageBody):
+        known = uow.catalogue.get("image", named.id)
+        if known is not None and known.body.get("checksum") != named.checksum:
+            message = f"{field}.id is {named.id}: the image of this id has other content"
+            raise Rejected("image_content_differs", message, key=field)
         return named
     entry = uow.catalogue.get("image", named) or _image_named(named, uow)
     if entry is None:
@@ -130,8 +135,9 @@ def image_value(body: ImageBody, *, on_volume: bool = False) -> Image:
         body.name or "",
         body.properties,
         body.min_memory_mb,
-        body.min_disk_gb,
+        least_disk_gib(body),
         on_volume,
+        source_of(body),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal, cast
 
+from conductor.operations.steps.image_sources import image_file
 from conductor.store import Allocation, Instance, UnitOfWork
 from models.errors import Broken, HostRefused
 from models.hardware import boots_from_volume
@@ -12,7 +13,6 @@ from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState
 from models.messages.base import parse
 from models.messages.guests.guest_definition import GuestDefinition
-from models.messages.guests.image_files import ImageFile
 from models.messages.guests.root_disks import DiskImage, RootDisk
 from models.messages.hardware.hardware_json import placement_to_json
 
@@ -57,9 +57,7 @@ def spawn_args_of(
         vcpus=instance.flavor.vcpus,
         memory_mib=instance.flavor.memory_mib,
         disk_gb=held.amounts.get("DISK_GB", 0) if held else 0,
-        image=ImageFile(id=instance.image.id)
-        if instance.image and has_local_disk(instance)
-        else None,
+        image=image_file(instance.image) if instance.image and has_local_disk(instance) else None,
         placement=placement_to_json(placement) if placement else None,
         root_gib=instance.flavor.root_gb if has_local_disk(instance) else 0,
         ephemeral_gib=instance.flavor.ephemeral_gb,

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 from pydantic import Field
 
 from models.messages.base import Message
+from models.messages.catalogue import Bytes, Checksum, ImageFormat
 from models.messages.name_rules import Name
-
-ImageFormat: TypeAlias = Literal["raw", "qcow2"]
-"""What hosts take: formats whose content cannot name files of the host once they are checked."""
-
-Checksum: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class ImageFile(Message):
@@ -28,4 +24,4 @@ class ImageFile(Message):
     format: ImageFormat = "qcow2"
     checksum: Checksum | None = None
     size_bytes: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
-    virtual_size_bytes: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    virtual_size_bytes: Bytes | None = None

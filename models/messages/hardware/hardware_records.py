@@ -7,6 +7,7 @@ Plain and fast: rows and messages pass here on every decision. What others wrote
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from models.hardware import (
@@ -16,6 +17,7 @@ from models.hardware import (
     HostCell,
     HostTopology,
     Image,
+    ImageSource,
     Misfit,
     PagePool,
     PciPool,
@@ -58,6 +60,7 @@ def image_from_row(data: Mapping[str, Any]) -> Image:
         data.get("min_memory_mb", 0),
         data.get("min_disk_gb", 0),
         data.get("on_volume", False),
+        ImageSource(**data["source"]) if data.get("source") else None,
     )
 
 
@@ -132,6 +135,7 @@ def image_to_json(image: Image) -> JsonDict:
         "min_memory_mb": image.min_memory_mib,
         "min_disk_gb": image.min_disk_gib,
         "on_volume": image.on_volume,
+        "source": asdict(image.source) if image.source else None,
     }
     rest = {name: value for name, value in optional.items() if value}
     return {"id": image.id, "name": image.name, "properties": _thawed(image.properties), **rest}
