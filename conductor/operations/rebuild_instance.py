@@ -20,13 +20,9 @@ from conductor.operations.steps.instance_steps import (
 )
 from conductor.operations.steps.move_steps import check_alive, movable
 from conductor.operations.steps.unsupported_fields import refuse_image_keys
-from conductor.placement.device_classes import device_requests
-from conductor.placement.host_requirements import host_requirements_of, isolated_from, unmet_by
-from conductor.placement.requested_amounts import total_requested
+from conductor.placement.image_changes import refuse_other_claim, refuse_unsuited_host
 from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.errors import Rejected
-from models.hardware import Image
-from models.hardware.requirements.numa_constraints import guest_topology
 from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState, TaskState
 from models.messages.hardware.hardware_json import image_from_row, image_to_json
@@ -62,8 +58,8 @@ def check(new: NewOperation, uow: UnitOfWork) -> Rebuild:
     image = image_value(image_of(request.image, uow, "image"))
     image_fits(image, instance.flavor, "image")
     refuse_image_keys(image)
-    _same_topology(instance, image)
-    _host_suits(instance, image, uow)
+    refuse_other_claim(instance.flavor, instance.image or NO_IMAGE, image)
+    refuse_unsuited_host(uow, instance.host or "", instance.flavor, image)
     uow.instances.save(replace(instance, task_state=TaskState.REBUILDING, updated_at=uow.now))
     return Rebuild(
         instance.id,
@@ -157,32 +153,8 @@ def _set_image(rebuild: Rebuild, image: dict[str, Any] | None, uow: UnitOfWork) 
     uow.instances.save(replace(instance, image=value, updated_at=uow.now))
 
 
-def _same_topology(instance: Instance, image: Image) -> None:
-    now = guest_topology(instance.flavor, instance.image or NO_IMAGE)
-    if guest_topology(instance.flavor, image) != now:
-        message = f"image is {image.id}: it changes the NUMA topology or pinning of the guest"
-        raise Rejected("image_changes_numa", message, key="image")
-    requested = total_requested(instance.flavor, image)
-    had = device_requests(instance.flavor, instance.image or NO_IMAGE, requested)
-    if device_requests(instance.flavor, image, requested) != had:
-        message = f"image is {image.id}: it changes where the guest's devices may be"
-        raise Rejected("image_changes_devices", message, key="image")
-
-
 def _refuse_volume(instance: Instance) -> None:
     """Refuse to write over a volume: it is not ours, and no host can be asked to."""
     if not has_local_disk(instance):
         message = f"instance {instance.id} boots from a volume: no image is written over it"
         raise Rejected("volume_backed", message, key="instance_id")
-
-
-def _host_suits(instance: Instance, image: Image, uow: UnitOfWork) -> None:
-    """Refuse an image whose requirements the host does not meet, as the scheduler would."""
-    requirements = host_requirements_of(instance.flavor, image)
-    host = uow.hosts.get(instance.host or "")
-    unmet = None if host is None else unmet_by(host, requirements)
-    if unmet is not None:
-        raise Rejected("trait_missing", f"image is {image.id}: {unmet}", key="image")
-    apart = isolated_from(uow, instance.host or "", image)
-    if apart is not None:
-        raise Rejected("isolated", f"image is {image.id}: {apart}", key="image")

@@ -12,19 +12,15 @@ import typer
 from conductor.cli.commands.database import prepared
 from conductor.cli.rendering.output import write_line
 from conductor.cli.requests.wait_display import await_system
-from conductor.cli.simulated_fleet import kept_host
+from conductor.cli.simulated_fleet import kept_hosts
 from conductor.exit_codes import say
 from conductor.processes.database_access import drop_heartbeat
-from conductor.processes.embedded.compute_hosts import ComputeHost
 from conductor.processes.embedded.embedded_system import Embedded
 from conductor.processes.logs import set_up_logs
-from conductor.processes.simulated_hosts import default_hardware
-from conductor.settings import Settings, read_settings
+from conductor.settings import read_settings
 from conductor.store.open_store import open_store
 from models.errors import Rejected
 from models.messages.internal import CONDUCTOR
-from workers.hypervisor.ports import Hardware
-from workers.inventory import read_host_files
 
 
 def add_to(app: typer.Typer) -> None:
@@ -45,7 +41,7 @@ def up(
         message = "CONDUCTOR_BROKER_URL is set: `up` is the system without a broker, use `serve`"
         raise Rejected("setting_contradicts", message, key="CONDUCTOR_BROKER_URL")
     set_up_logs(settings.log_level)
-    fleet = _fleet(settings, hosts, host)
+    fleet = kept_hosts(settings.state_dir, hosts, host or ())
     prepared(settings)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,13 +56,3 @@ def up(
     system.stop()
     drop_heartbeat(store, CONDUCTOR)
     store.close()
-
-
-def _fleet(settings: Settings, count: int, files: list[Path] | None) -> list[ComputeHost]:
-    """Return the hosts, each with its journal and guests in the state directory."""
-    named: dict[str, Hardware] = {}
-    if files:
-        named = {described.name: described.hardware for described in read_host_files(files)}
-    else:
-        named = {f"host-{number:02}": default_hardware() for number in range(1, count + 1)}
-    return [kept_host(settings.state_dir, name, hardware) for name, hardware in named.items()]
