@@ -16,14 +16,12 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
-def settle(
-    store_retry: StoreRetry, call: Callable[[], T], refuse: Callable[[str], None] | None = None
-) -> T:
+def settle(store_retry: StoreRetry, call: Callable[[], T], refuse: Callable[[str], None]) -> T:
     """Return what `call` returns; its message is then acknowledged.
 
     While the store is away the message is held; when the process stops meanwhile it is given back.
     What is `Rejected` is told by `refuse` with its reason, and so is every error that nobody
-    expected; without `refuse` the caller tells it before.
+    expected.
     """
     try:
         return store_retry.keep_trying(call)
@@ -31,15 +29,11 @@ def settle(
         raise Reject(str(error), requeue=True) from error
     except Rejected as error:
         _log.warning("message refused", code=error.code, reason=error.message)
-        if refuse is None:
-            raise Reject(f"{error.code}: {error.message}", requeue=False) from error
         _tell(store_retry, refuse, f"{error.code}: {error.message}")
         raise Ignore from error
     except Broken:
         raise
     except Exception as error:
-        if refuse is None:
-            raise
         _log.exception("a handler failed")
         _tell(store_retry, refuse, f"its handler failed: {type(error).__name__}")
         raise Ignore from error
