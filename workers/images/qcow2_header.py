@@ -51,6 +51,12 @@ def qcow2_size(path: Path, what: str) -> int:
     return int(size)
 
 
+def qcow2_virtual_size(path: Path) -> int:
+    """Return the virtual size in bytes that the header of a file of our own making names."""
+    with path.open("rb") as content:
+        return int(_FIELDS.unpack(content.read(_FIELDS.size))[5])
+
+
 def _features(head: bytes) -> int:
     if len(head) < _FEATURES_AT + _INCOMPATIBLE.size:
         return ~(_COMPRESSION | _SUBCLUSTERS)

@@ -145,7 +145,9 @@ def _failed(verb: str, code: int, errors: IO[bytes]) -> HostRefused:
 
 def _limited(limits: ToolLimits) -> list[str]:
     resources = [f"--as={_MEMORY_BYTES}", f"--cpu={limits.cpu_s}", "--core=0"]
-    dies_with_us = ["setpriv", "--pdeathsig", "KILL", "--"]
+    # A parent that died before the kernel was told of it sends no signal: looked at afterwards.
+    alive = ["sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())]
+    dies_with_us = ["setpriv", "--pdeathsig", "KILL", "--", *alive]
     # In this order: entering a namespace forgets whose death it was to follow.
     return [*_without_network(), *dies_with_us, "prlimit", *resources, "--", "nice", "-n", "10"]
 
