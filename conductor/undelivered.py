@@ -68,7 +68,7 @@ def undelivered(uow: UnitOfWork, outgoing: DeadLetter) -> Undelivered | None:
 def refused_message(refusal: Refusal, now: float) -> DeadLetter:
     """Return the dead letter of a message that a host or the scheduler has refused.
 
-    Its queue is that of the sender, for whom the broker vouches, whatever else the refusal says.
+    Its queue is that of the sender, whom the broker has authenticated, whatever the refusal says.
     """
     sender = refusal.sender
     return DeadLetter(

@@ -78,7 +78,7 @@ def register(
 ) -> None:
     """Make the tasks of the queues `conductor` and `reports` known to `app`.
 
-    `events` is told what hosts do, by those of their reports that count. `limits` says which
+    `events` shows what hosts do, by those of their reports that count. `limits` says which
     refused reports are kept as dead letters: all, without it.
     """
     runner = TaskRunner(conductor, store_retry)
@@ -102,7 +102,7 @@ def register(
             if refused is not None:
                 raise refused
             if handle(body) is not False and events is not None and body.get("host") != ECHO:
-                events.tell(heard(task.name, body))
+                events.add(heard(task.name, body))
 
         return run
 

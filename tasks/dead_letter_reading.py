@@ -129,8 +129,8 @@ def request_of(dead_letter: DeadLetter, message: Message) -> Request | None:
     if not isinstance(task_id, str) or not is_uuid(task_id):
         return None
     reply_to = message.properties.get("reply_to")
-    told = reply_to if is_printable(reply_to) else None
-    return Request(dead_letter.task, task_id, keywords_of(message), told or None)
+    answer_to = reply_to if is_printable(reply_to) else None
+    return Request(dead_letter.task, task_id, keywords_of(message), answer_to or None)
 
 
 def _dead_letter(message: Message, queue: str, reason: str, when: str, now: float) -> DeadLetter:

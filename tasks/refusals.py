@@ -42,14 +42,14 @@ class Refusals:
     def of_message(self, message: Message, _queue: str, reason: str) -> None:
         """Tell of a message that could not be read as a task, or is none that is known."""
         headers = message.headers if isinstance(message.headers, dict) else {}
-        self._tell(headers.get("task"), headers, reason, body_of(message))
+        self._report(headers.get("task"), headers, reason, body_of(message))
 
     def of_task(self, request: Any, reason: str) -> None:
         """Tell of a task that was read and means nothing, or whose handler failed."""
         ids = {"id": request.id, "root_id": request.root_id, "parent_id": request.parent_id}
-        self._tell(request.task, ids, reason, json.dumps(masked(request.kwargs)))
+        self._report(request.task, ids, reason, json.dumps(masked(request.kwargs)))
 
-    def _tell(self, task: object, ids: dict[str, Any], reason: str, body: str) -> None:
+    def _report(self, task: object, ids: dict[str, Any], reason: str, body: str) -> None:
         refusal = Refusal(
             sender=self.sender,
             reason=storable(reason)[:MOST_REASON],
@@ -59,10 +59,10 @@ class Refusals:
             parent_id=_text(ids.get("parent_id")),
             body=storable(body)[:MOST_REFUSED_BODY],
         )
-        told = refusal.to_json()
+        report = refusal.to_json()
         # The same message refused twice is one dead letter.
-        name = json.dumps(told, sort_keys=True)
-        self.send([OutgoingMessage(REPORTS, REFUSED, told, str(uuid.uuid5(_NAMESPACE, name)))])
+        name = json.dumps(report, sort_keys=True)
+        self.send([OutgoingMessage(REPORTS, REFUSED, report, str(uuid.uuid5(_NAMESPACE, name)))])
 
 
 _NAMESPACE: Final = uuid.UUID("f5b1f2f4-3c4e-4b52-8a39-0d1f0f6b7f5c")

@@ -32,7 +32,7 @@ DIFFERS = "topology_differs"
 
 EXCHANGE = Exchange(CONDUCTOR, type="topic")
 REPORTS_EXCHANGE = Exchange(REPORTS, type="topic")
-ASKS = Exchange("asks", type="topic")
+INTERNAL_EXCHANGE = Exchange("asks", type="topic")
 DEAD_EXCHANGE = Exchange("dead_letters", type="fanout")
 NOTIFICATIONS = Exchange(TOPIC, type="topic")
 """Where whoever likes binds a queue of its own; with none bound, what comes is dropped."""
@@ -50,7 +50,7 @@ _HOST = {**_WORK, "x-single-active-consumer": True}
 # RabbitMQ 4 gives every quorum queue a limit, and drops from a queue without dead letters.
 _DEAD = {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}
 
-_ROLES = {CONDUCTOR: EXCHANGE, SCHEDULER: ASKS, REPORTS: REPORTS_EXCHANGE}
+_ROLES = {CONDUCTOR: EXCHANGE, SCHEDULER: INTERNAL_EXCHANGE, REPORTS: REPORTS_EXCHANGE}
 
 
 def is_ours(queue: str) -> bool:
@@ -60,7 +60,7 @@ def is_ours(queue: str) -> bool:
 
 def exchange_of(queue: str) -> Exchange:
     """Return the exchange through which one of our queues is reached; the key is its name."""
-    return _ROLES.get(queue, ASKS)
+    return _ROLES.get(queue, INTERNAL_EXCHANGE)
 
 
 def work_queue(name: str) -> Queue:
@@ -71,7 +71,7 @@ def work_queue(name: str) -> Queue:
 def host_queue(host: str) -> Queue:
     """Return the queue of a host."""
     name = compute_queue(host)
-    return Queue(name, ASKS, routing_key=name, queue_arguments=_HOST, no_declare=True)
+    return Queue(name, INTERNAL_EXCHANGE, routing_key=name, queue_arguments=_HOST, no_declare=True)
 
 
 def dead_letter_queue() -> Queue:

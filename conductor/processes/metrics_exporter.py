@@ -3,7 +3,7 @@
 How it stands (operations, outbox, queues) every conductor can tell alike, so take the maximum over
 processes, not the sum. A scrape costs four statements and a round trip a queue. The statements
 go by index over what lives, whatever the history: with a million ended operations, ten thousand
-living ones and a hundred thousand letters in the outbox they take some 25 ms on PostgreSQL.
+living ones and a hundred thousand messages in the outbox they take some 25 ms on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -184,13 +184,14 @@ def served(settings: Settings, registry: CollectorRegistry) -> Iterator[None]:
 def _operations(tallies: Sequence[Tally], now: float) -> Iterator[Metric]:
     counts: dict[Any, int] = defaultdict(int)
     oldest: dict[Any, float] = {}
-    asks: dict[str, float] = {}
+    oldest_dispatch: dict[str, float] = {}
     for tally in tallies:
         by = (tally.kind, tally.state.value)
         counts[by] += tally.count
         oldest[by] = min(oldest.get(by, now), tally.oldest_at)
         if tally.waiting_on is not None and is_dispatch(tally.waiting_on):
-            asks[tally.waiting_on] = min(asks.get(tally.waiting_on, now), tally.oldest_at)
+            since = oldest_dispatch.get(tally.waiting_on, now)
+            oldest_dispatch[tally.waiting_on] = min(since, tally.oldest_at)
     labels = ["kind", "state"]
     yield _gauge(
         "conductor_operations", "Operations that have not ended, and stuck ones.", labels, counts
@@ -205,12 +206,12 @@ def _operations(tallies: Sequence[Tally], now: float) -> Iterator[Metric]:
         "conductor_ask_oldest_seconds",
         "Age of the oldest operation that waits for an answer: no ask of the queue is older.",
         ["on"],
-        {(on,): now - at for on, at in asks.items()} or {(ON_SCHEDULER,): 0.0},
+        {(on,): now - at for on, at in oldest_dispatch.items()} or {(ON_SCHEDULER,): 0.0},
     )
 
 
 def _unanswered(uow: UnitOfWork) -> Iterator[Metric]:
-    """Tell of asks that have been out for long; a host is named, an operation never (`health`)."""
+    """Yield dispatches unanswered for long; a host is named, an operation never (`health`)."""
     found = unanswered(uow)
     oldest: dict[Any, float] = {}
     for record in found:
@@ -219,10 +220,10 @@ def _unanswered(uow: UnitOfWork) -> Iterator[Metric]:
     counts = Counts(
         (operation.waiting_on, str((operation.waiting or {}).get("verb"))) for operation in found
     )
-    told = f"Asks that nobody has answered for {UNANSWERED_AFTER_S:.0f} s"
+    help_text = f"Dispatches that nobody has answered for {UNANSWERED_AFTER_S:.0f} s"
     labels = ["on", "verb"]
-    yield _gauge("conductor_unanswered_asks", f"{told}.", labels, counts)
-    yield _gauge("conductor_unanswered_oldest_seconds", f"{told}: the oldest.", labels, oldest)
+    yield _gauge("conductor_unanswered_asks", f"{help_text}.", labels, counts)
+    yield _gauge("conductor_unanswered_oldest_seconds", f"{help_text}: the oldest.", labels, oldest)
 
 
 def _outbox(uow: UnitOfWork) -> Iterator[Metric]:
@@ -230,10 +231,10 @@ def _outbox(uow: UnitOfWork) -> Iterator[Metric]:
     lag_s = 0.0 if oldest_at is None else max(0.0, uow.now - oldest_at)
     waiting = float(uow.outbox.count())
     yield GaugeMetricFamily(
-        "conductor_outbox_letters", "Letters in the outbox, sent or not.", value=waiting
+        "conductor_outbox_letters", "Messages in the outbox, sent or not.", value=waiting
     )
     yield GaugeMetricFamily(
-        "conductor_outbox_oldest_seconds", "Age of the oldest letter in the outbox.", value=lag_s
+        "conductor_outbox_oldest_seconds", "Age of the oldest message in the outbox.", value=lag_s
     )
 
 
@@ -260,11 +261,14 @@ def _guests(uow: UnitOfWork) -> Iterator[Metric]:
 def _depths_of(found: Mapping[str, Depth]) -> Iterator[Metric]:
     messages = {(queue,): depth.messages for queue, depth in found.items()}
     consumers = {(queue,): depth.consumers for queue, depth in found.items()}
-    told = "of the hosts' only those that are waited for"
+    help_text = "of the hosts' only those that are waited for"
     yield _gauge(
-        "conductor_queue_messages", f"Messages that nobody has taken; {told}.", ["queue"], messages
+        "conductor_queue_messages",
+        f"Messages that nobody has taken; {help_text}.",
+        ["queue"],
+        messages,
     )
-    yield _gauge("conductor_queue_consumers", f"Consumers; {told}.", ["queue"], consumers)
+    yield _gauge("conductor_queue_consumers", f"Consumers; {help_text}.", ["queue"], consumers)
 
 
 def _up(service: str, value: int) -> Metric:
@@ -274,9 +278,9 @@ def _up(service: str, value: int) -> Metric:
 
 
 def _gauge(
-    name: str, told: str, labels: Sequence[str], values: Mapping[Any, float]
+    name: str, help_text: str, labels: Sequence[str], values: Mapping[Any, float]
 ) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily(name, told, labels=list(labels))
+    gauge = GaugeMetricFamily(name, help_text, labels=list(labels))
     for by, value in values.items():
         gauge.add_metric(list(by), value)
     return gauge

@@ -20,7 +20,7 @@ def settle(store_retry: StoreRetry, call: Callable[[], T], refuse: Callable[[str
     """Return what `call` returns; its message is then acknowledged.
 
     While the store is away the message is held; when the process stops meanwhile it is given back.
-    What is `Rejected` is told by `refuse` with its reason, and so is every error that nobody
+    What is `Rejected` is reported by `refuse` with its reason, and so is every error that nobody
     expected.
     """
     try:
@@ -29,17 +29,17 @@ def settle(store_retry: StoreRetry, call: Callable[[], T], refuse: Callable[[str
         raise Reject(str(error), requeue=True) from error
     except Rejected as error:
         _log.warning("message refused", code=error.code, reason=error.message)
-        _tell(store_retry, refuse, f"{error.code}: {error.message}")
+        _report_refusal(store_retry, refuse, f"{error.code}: {error.message}")
         raise Ignore from error
     except Broken:
         raise
     except Exception as error:
         _log.exception("a handler failed")
-        _tell(store_retry, refuse, f"its handler failed: {type(error).__name__}")
+        _report_refusal(store_retry, refuse, f"its handler failed: {type(error).__name__}")
         raise Ignore from error
 
 
-def _tell(store_retry: StoreRetry, refuse: Callable[[str], None], reason: str) -> None:
+def _report_refusal(store_retry: StoreRetry, refuse: Callable[[str], None], reason: str) -> None:
     try:
         store_retry.keep_trying(lambda: refuse(reason))
     except GivenBackError as error:

@@ -45,7 +45,7 @@ class EventStream:
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
-    def tell(self, events: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Pass events on, each with `type` and its fields; never blocks, never fails."""
         common = {
             "hostname": self._node,
@@ -114,7 +114,7 @@ class Silence(EventStream):
     def __init__(self) -> None:
         """Need no broker."""
 
-    def tell(self, events: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Do nothing."""
 
     def close(self, timeout_s: float = 1.0) -> None:
@@ -135,7 +135,7 @@ class WorkerEvents:
 
     def send(self, type: str, retry: bool = True, **fields: Any) -> None:  # noqa: A002, ARG002  # Celery's names
         """Send one event."""
-        self._stream.tell([{"type": type, **fields}])
+        self._stream.add([{"type": type, **fields}])
 
     def flush(self) -> None:
         """Nothing is kept back here."""

@@ -1,7 +1,7 @@
-"""What Flower is told of an ask: taken, begun, and ended by its answer rather than by its message.
+"""What Flower is shown of a dispatch: received, begun, and ended by its reply, not its message.
 
-A host has taken an instruction once it is in its journal; that is not the end of it. So the tasks
-of asks are silent by themselves, and these events are sent at the moments that they name.
+A host has an instruction once it is in its journal; that is not the end of it. So the tasks
+of dispatches are silent by themselves, and these events are sent at the moments that they name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def heard(task: str, body: Mapping[str, Any]) -> list[Event]:
         return []
     reply = _answer(body)
     if body["sender"] == SCHEDULER:
-        return reply  # its process has told the end itself
+        return reply  # its process has shown the end itself
     return [{**_end(body), "hostname": node_of(body["sender"])}, *reply]
 
 
@@ -67,7 +67,7 @@ def node_of(host: str) -> str:
 
 
 def begun(token: Token) -> list[Event]:
-    """Tell that a host has taken an instruction and begun to carry it out."""
+    """Tell that a host has received an instruction and begun to carry it out."""
     uuid_ = token.message_id
     return [{"type": kind, "uuid": uuid_} for kind in ("task-received", "task-started")]
 
@@ -75,7 +75,7 @@ def begun(token: Token) -> list[Event]:
 def _answer(body: Mapping[str, Any]) -> list[Event]:
     """Tell of an answer as a task of its own, which hangs from its ask."""
     token = Token(**body["token"])
-    told = shown_arguments(
+    shown = shown_arguments(
         outcome=body["outcome"],
         step=token.step,
         host=body["sender"],
@@ -83,9 +83,9 @@ def _answer(body: Mapping[str, Any]) -> list[Event]:
     )
     name = f"{body['sender']}/{token.message_id}"
     event = {"uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, name))}
-    taken = {"type": "task-received", "name": REPLY, "args": "()", "kwargs": told, "retries": 0}
+    received = {"type": "task-received", "name": REPLY, "args": "()", "kwargs": shown, "retries": 0}
     done = {"type": "task-succeeded", "result": "None", "runtime": 0.0}
-    return [{**event, **taken, **answer_to(token)}, {**event, **done}]
+    return [{**event, **received, **answer_to(token)}, {**event, **done}]
 
 
 def answered(outgoing_messages: Sequence[OutgoingMessage]) -> list[Event]:

@@ -80,7 +80,7 @@ class ResultShower:
             self._keep(shown)
             self._changed.notify()
         if self._events is not None:
-            self._events.tell([event_of(shown)])
+            self._events.add([event_of(shown)])
 
     def unshown(self, operation_ids: Sequence[str]) -> list[str]:
         """Return those of which no end is shown, or about to be; none while Redis is away."""

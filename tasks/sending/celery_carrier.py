@@ -112,12 +112,12 @@ class CeleryCarrier:
             back = line.publish(outgoing_messages, self._origin)
         self._idle.append(line)
         if self._events is not None:
-            self._events.tell(
+            self._events.add(
                 _sent(outgoing_message)
                 for outgoing_message in outgoing_messages
-                if _is_told(outgoing_message)
+                if _is_shown(outgoing_message)
             )
-            self._events.tell(answered(outgoing_messages))
+            self._events.add(answered(outgoing_messages))
         return [outgoing.id for outgoing in outgoing_messages if outgoing.id in back]
 
 
@@ -177,7 +177,7 @@ def _plain(outgoing: OutgoingMessage) -> AmqpMessage:
     return AmqpMessage(outgoing.id, NOTIFICATIONS.name, key, body, properties, mandatory=False)
 
 
-def _is_told(outgoing: OutgoingMessage) -> bool:
+def _is_shown(outgoing: OutgoingMessage) -> bool:
     """Say whether Flower hears of a message: not of callers' own, nor of every host's pulse."""
     return is_ours(outgoing.queue) and outgoing.task not in SILENT
 

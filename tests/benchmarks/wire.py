@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from celery.events.event import event_exchange
 from kombu import Connection, Queue
 
-from tasks.routing import ASKS, EXCHANGE, NOTIFICATIONS, REPORTS_EXCHANGE
+from tasks.routing import EXCHANGE, INTERNAL_EXCHANGE, NOTIFICATIONS, REPORTS_EXCHANGE
 
 NOTICE, EVENT = "notice", "event"
 _PATIENCE_S = 0.5
@@ -35,7 +35,13 @@ class Tap:
         self._channel = connection.channel()
         self._queue = Queue(exclusive=True)(self._channel)
         self._queue.queue_declare()
-        for exchange in (EXCHANGE, ASKS, REPORTS_EXCHANGE, NOTIFICATIONS, event_exchange):
+        for exchange in (
+            EXCHANGE,
+            INTERNAL_EXCHANGE,
+            REPORTS_EXCHANGE,
+            NOTIFICATIONS,
+            event_exchange,
+        ):
             self._queue.bind_to(exchange.name, routing_key="#")
 
     def traffic(self, labels: Mapping[str, str]) -> Traffic:

@@ -20,9 +20,9 @@ TRACKED = set(
         text=True,
     ).stdout.splitlines()
 )
-STALE = {"CHANGELOG.md", "conductor/cli/README.md"}
-"""History, and a map that is being drawn anew with the command line: take it out with that."""
-DOCUMENTS = sorted(path for path in TRACKED if path.endswith(".md") and path not in STALE)
+HISTORY = {"CHANGELOG.md"}
+"""What names paths of its time."""
+DOCUMENTS = sorted(path for path in TRACKED if path.endswith(".md") and path not in HISTORY)
 
 IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
 A_PATH = re.compile(rf"(?:{'|'.join(ROOTS)})/[\w./-]*|[\w/]+\.(?:py|md|sh|yaml)")

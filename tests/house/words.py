@@ -69,15 +69,16 @@ MEANT: Final = re.compile(
     r"|letters?,? (and|or) digits?|letters, digits|digits,? (and|or) letters"
     r"|container manifest|in sight|line of sight"
     r"|reports\.(hello|manifest)|conductor_outbox_letters|CONDUCTOR_MANIFEST_S"
-    r"|--habit|habit is odd",
+    r'|--habit|"habit"|\bhabit (is|{name})|habit_(unknown|invalid)',
     re.IGNORECASE,
 )
 """What these words mean to everybody: dead letters, the alphabet; and published names."""
 KEPT: Final = {
     *("story", "held", "ask_again_s", "manifest_s", "asked_at", "json_each"),
+    *("forward",),
     *("room_left", "room_to_grow", "usual_room_kept"),
 }
-"""Published fields and settings, database columns and functions, known by these names."""
+"""Published fields and settings, database columns and functions, a method of kombu's clock."""
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -158,10 +159,19 @@ def _nowhere(word: str) -> str | None:
 
 
 CLEAN: Final = (
-    *(f"conductor/{room}" for room in ("hosts", "operations", "placement", "scheduling", "store")),
-    *("models", "workers", "docs", "deploy", "examples", "README.md", "tests"),
+    *(
+        "conductor",
+        "tasks",
+        "models",
+        "workers",
+        "docs",
+        "deploy",
+        "examples",
+        "README.md",
+        "tests",
+    ),
 )
-"""What is looked at without arguments. The other folders of the product join as they come clean."""
+"""What is looked at without arguments: all of the product."""
 
 
 def main(paths: Sequence[str]) -> int:

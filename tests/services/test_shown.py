@@ -261,7 +261,7 @@ def test_events_are_dropped_when_nobody_can_take_them() -> None:
     events = EventStream(make_app("amqp://guest:guest@127.0.0.1:1//"), "lonely@here")
     began = time.monotonic()
     for number in range(20_000):
-        events.tell([{"type": "task-sent", "uuid": str(number)}])
+        events.add([{"type": "task-sent", "uuid": str(number)}])
     events.close()
     assert time.monotonic() - began < 5
 

@@ -36,7 +36,7 @@ class ComputeOptions:
     host: str
     topology: Path | None
     directory: Path
-    habits: Mapping[str, str] = field(default_factory=dict)
+    faults: Mapping[str, str] = field(default_factory=dict)
     traits: tuple[str, ...] = ()
 
 
@@ -61,7 +61,7 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
     try:
         check_broker(app, [host.name])
         hypervisor = hypervisor_of(
-            options.directory / "hypervisor", options.topology, options.habits, options.traits
+            options.directory / "hypervisor", options.topology, options.faults, options.traits
         )
         with compute_agent(settings, host.name, hypervisor, journal, carrier, end) as agent:
             code = _serve(settings, host, agent, carrier)

@@ -31,19 +31,19 @@ def hypervisor_of(
 
 
 def _injected_faults(given: Mapping[str, str]) -> InjectedFaults:
-    """Return how the hypervisor behaves; raise `Rejected` naming the habit that is wrong.
+    """Return how the hypervisor behaves; raise `Rejected` naming the fault that is wrong.
 
     `NAME=VALUE` is about every verb, `VERB.NAME=VALUE` about one, on top of that.
     """
     seed = given.get("seed")
-    habits = {name: text for name, text in given.items() if name != "seed"}
-    for name in habits:
+    faults = {name: text for name, text in given.items() if name != "seed"}
+    for name in faults:
         _refuse_unknown(name)
-    default = FaultRates(**_numbers(habits, ""))
+    default = FaultRates(**_numbers(faults, ""))
     verbs = {
-        verb: replace(default, **_numbers(habits, f"{verb}."))
+        verb: replace(default, **_numbers(faults, f"{verb}."))
         for verb in VERBS
-        if any(name.startswith(f"{verb}.") for name in habits)
+        if any(name.startswith(f"{verb}.") for name in faults)
     }
     profile = FaultProfile(default, verbs)
     return seeded(profile, None if seed is None else int(_number("seed", seed)))
@@ -51,8 +51,8 @@ def _injected_faults(given: Mapping[str, str]) -> InjectedFaults:
 
 def _refuse_unknown(name: str) -> None:
     known = [field.name for field in fields(FaultRates)]
-    verb, dot, habit = name.rpartition(".")
-    if habit in known and (not dot or verb in VERBS):
+    verb, dot, fault = name.rpartition(".")
+    if fault in known and (not dot or verb in VERBS):
         return
     message = (
         f"habit is {name}: should be one of {', '.join([*known, 'seed'])}, "
@@ -61,11 +61,11 @@ def _refuse_unknown(name: str) -> None:
     raise Rejected("habit_unknown", message, key="habit")
 
 
-def _numbers(habits: Mapping[str, str], prefix: str) -> dict[str, float]:
-    """Return the habits of one verb, or (with an empty prefix) of all."""
+def _numbers(faults: Mapping[str, str], prefix: str) -> dict[str, float]:
+    """Return the faults of one verb, or (with an empty prefix) of all."""
     return {
         name.removeprefix(prefix): _number(name, text)
-        for name, text in habits.items()
+        for name, text in faults.items()
         if name.startswith(prefix) and "." not in name.removeprefix(prefix)
     }
 

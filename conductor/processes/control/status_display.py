@@ -35,11 +35,11 @@ def show_status(
     )
     if status.given_up is not None:
         why = (record.error or {}).get("message") or f"the operation went on: {record.state}"
-        events.tell([given_up(status.given_up, why)])
+        events.add([given_up(status.given_up, why)])
     if shower is not None:
         shower.show(shown)
     else:
-        events.tell([event_of(shown)])
+        events.add([event_of(shown)])
 
 
 def _result_of(record: OperationRecord) -> Json | None:
