@@ -13,7 +13,7 @@ LOCK        := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-hea
                --no-emit-trusted-host --no-emit-options
 
 .DEFAULT_GOAL := help
-.PHONY: help install hypervisor demo test check format bench chaos prove services stop lock clean
+.PHONY: help install hypervisor real-guests demo test check format bench chaos prove services stop lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
@@ -24,7 +24,7 @@ install: $(INSTALLED) ## create .venv with exactly what the lock file names
 demo: $(INSTALLED) ## see the main job done, in one process, with simulated hosts
 	@$(BIN)/conductor demo
 
-test: $(INSTALLED) services ## run every test, on real RabbitMQ, PostgreSQL and Redis too
+test: $(INSTALLED) services real-guests ## run every test, on real RabbitMQ, PostgreSQL and Redis too
 	@$(BIN)/python -m tests.halves
 
 check: $(INSTALLED) ## style, formatting, types, words and who may import whom
@@ -50,6 +50,10 @@ prove: $(INSTALLED) ## compare the fitter with an oracle on CASES (200000) cases
 
 hypervisor: $(INSTALLED) ## install QEMU, libvirt and its Python binding (Debian, root)
 	@deploy/hypervisor/install --binding $(BIN)/python
+
+# Tests of real guests are skipped where they cannot be had, unless they are required.
+real-guests: $(INSTALLED)
+	@deploy/hypervisor/install --binding $(BIN)/python || [ "$$TEST_HYPERVISORS" != required ]
 
 services: ## find RabbitMQ, PostgreSQL and Redis on localhost, else start private ones
 	@$(PYTHON) -m tests.environment ensure

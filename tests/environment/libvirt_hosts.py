@@ -1,0 +1,98 @@
+"""Hosts with libvirt for the tests: daemons of their own beside each other, and a tiny guest."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DEPLOY = CHECKOUT / "deploy"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "vm-conductor-tests"
+FIRST_PORT = 26_710
+"""Other ports than the demo's: both may run at once."""
+
+
+@dataclass(frozen=True)
+class LibvirtHost:
+    """One running daemon."""
+
+    name: str
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def uri(self) -> str:
+        """How clients on this machine open it."""
+        return f"qemu+unix:///system?socket={self.folder}/run/libvirt-sock"
+
+    @property
+    def migration_uri(self) -> str:
+        """How the other daemons open it."""
+        return f"qemu+tcp://127.0.0.1:{self.port}/system"
+
+    @property
+    def daemon_pid(self) -> int:
+        """The process of libvirtd itself."""
+        return int((self.folder / "run" / "libvirtd.pid").read_text())
+
+    def emulator_pid(self, instance_id: str) -> int:
+        """The process of QEMU that runs a guest."""
+        pid = self.folder / "run" / "qemu" / f"instance-{instance_id}.pid"
+        return int(pid.read_text())
+
+    def answers(self) -> bool:
+        """Say whether libvirt can be talked to."""
+        asked = subprocess.run(
+            ["virsh", "--connect", self.uri, "version"], check=False, capture_output=True
+        )
+        return asked.returncode == 0
+
+
+def why_not() -> str | None:
+    """Return why no real guests can be had on this machine; None where they can."""
+    if os.geteuid() != 0:
+        return "real guests need root: a libvirt daemon of their own, bridges, mounts"
+    missing = [name for name in ("libvirtd", "qemu-img", "virsh") if shutil.which(name) is None]
+    if missing:
+        return f"real guests need {', '.join(missing)}: make hypervisor"
+    try:
+        import libvirt  # noqa: F401, PLC0415
+    except ImportError:
+        return "real guests need the binding of libvirt: make hypervisor"
+    return None
+
+
+def tiny_image() -> Path:
+    """Return the disk image of the tiny guest, made once for each version of what makes it."""
+    maker = DEPLOY / "tiny-guest"
+    content = b"".join((maker / name).read_bytes() for name in ("build", "init"))
+    image = CACHE / f"tiny-{hashlib.sha256(content).hexdigest()[:12]}.raw"
+    if not image.exists():
+        subprocess.run([maker / "build", image], check=True, timeout=300)
+    return image
+
+
+def start(names: Sequence[str], folder: Path) -> list[LibvirtHost]:
+    """Start daemons side by side; the caller waits until they answer."""
+    return [
+        LibvirtHost(name, folder / name, FIRST_PORT + nth, _run(name, folder / name, nth))
+        for nth, name in enumerate(names)
+    ]
+
+
+def stop(hosts: Sequence[LibvirtHost]) -> None:
+    """End the daemons with their guests."""
+    for host in hosts:
+        host.process.terminate()
+    for host in hosts:
+        host.process.wait(timeout=60)
+
+
+def _run(name: str, folder: Path, nth: int) -> subprocess.Popen[bytes]:
+    script = str(DEPLOY / "hypervisor" / "host")
+    command = [script, name, str(folder), str(FIRST_PORT + nth)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)

@@ -1,0 +1,1 @@
+"""Guests on libvirt and QEMU."""
