@@ -7,7 +7,7 @@ INSTALLED   := $(VENV)/.installed
 CASES       ?= 200000
 SEED        ?= 1
 CHECKED     := conductor workers models tasks
-TYPED       := $(CHECKED) tests/environment
+TYPED       := $(CHECKED) tests/environment tests/house
 LOCK        := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header \
                --generate-hashes --no-emit-index-url --no-emit-find-links \
                --no-emit-trusted-host --no-emit-options
@@ -33,6 +33,7 @@ check: $(INSTALLED) ## style, formatting, types, words and who may import whom
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.house.words
+	$(BIN)/python -m tests.house.importable
 
 format: $(INSTALLED) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix
