@@ -60,7 +60,7 @@ def why_not() -> str | None:
     if missing:
         return f"real guests need {', '.join(missing)}: make hypervisor"
     try:
-        import libvirt  # noqa: F401, PLC0415
+        import libvirt  # noqa: F401, PLC0415  # whether it is there is the question
     except ImportError:
         return "real guests need the binding of libvirt: make hypervisor"
     return None

@@ -1,0 +1,1 @@
+"""Guests on real libvirt and QEMU, on two hosts of one machine."""

@@ -104,7 +104,7 @@ def _hypervisor(daemon: LibvirtHost, image: Path) -> LibvirtHypervisor:
     guests.mkdir()
     reached = Reached(HostContext("qemu", guests, {0: 0b11}), daemon.migration_uri, "127.0.0.1")
     disks = PlainDisks(guests, image)
-    hardware: Callable[[], Hardware] = lambda: Hardware(HostTopology())  # noqa: E731
+    hardware: Callable[[], Hardware] = lambda: Hardware(HostTopology())  # noqa: E731  # read at each call
     return LibvirtHypervisor(LibvirtConnection(daemon.uri), reached, disks, hardware)
 
 

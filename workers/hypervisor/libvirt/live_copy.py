@@ -45,7 +45,7 @@ def migrate(
     Raises libvirt's error of the migration, `HostRefused` (`aborted`, `copy_timeout`) when it was
     ended from here.
     """
-    run: Callable[[], Any] = lambda: domain.migrateToURI3(  # noqa: E731
+    run: Callable[[], Any] = lambda: domain.migrateToURI3(  # noqa: E731  # typed, as libvirt is not
         destination.uri, _parameters(destination, policy), _flags(destination, policy)
     )
     with ThreadPoolExecutor(1, thread_name_prefix="migration") as pool:
