@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from models.errors import Rejected
+from models.hardware import parse_cpu_list
+from workers.inventory.hardware_findings import CpuSets
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -40,3 +42,13 @@ def choice(known: Sequence[str], text: str | None, field: str) -> str | None:
         message = f"{field} is {text}: should be one of {', '.join(known)}"
         raise Rejected("value_unknown", message, key=field)
     return text
+
+
+def cpu_sets(shared: str | None, dedicated: str | None) -> CpuSets | None:
+    """Return the CPU sets of two options, None where neither is given; `Rejected` when wrong."""
+    if shared is None and dedicated is None:
+        return None
+    return CpuSets(
+        None if shared is None else parse_cpu_list(shared),
+        None if dedicated is None else parse_cpu_list(dedicated),
+    )

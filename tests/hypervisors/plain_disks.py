@@ -42,7 +42,7 @@ class PlainDisks:
     def resize(self, instance_id: InstanceId, guest: GuestDefinition, work: FileWork) -> None:
         """Leave it as it is."""
 
-    def files(self, instance_id: InstanceId, _: GuestDefinition) -> tuple[GuestDisk, ...]:
+    def files(self, instance_id: InstanceId) -> tuple[GuestDisk, ...]:
         """Return the root disk."""
         return (GuestDisk("root", self._root(instance_id), "raw"),)
 
@@ -64,7 +64,9 @@ class PlainDisks:
         """Say where it is."""
         return self.snapshot(instance_id, work)
 
-    def take(self, instance_id: InstanceId, disk: DiskImage, _: FileWork) -> str:
+    def take(
+        self, instance_id: InstanceId, _: GuestDefinition, disk: DiskImage, _work: FileWork
+    ) -> str:
         """Copy it from where it is."""
         source = Path(str(disk.ticket["path"]))
         if not source.exists():

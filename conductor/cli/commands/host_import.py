@@ -8,16 +8,16 @@ from typing import Annotated, Final
 
 import typer
 
+from conductor.cli.arguments import cpu_sets
 from conductor.cli.described_hosts import add_hosts
 from conductor.cli.rendering.output import Output, show_all
 from conductor.cli.rendering.text_tables import key, table_of
 from conductor.cli.requests.request_sending import run_transaction
 from conductor.exit_codes import say
 from conductor.processes.database_access import open_database
-from models.hardware import parse_cpu_list
 from models.json_types import JsonDict
 from models.messages.hardware.hardware_json import host_to_json
-from workers.inventory import CpuSets, ImportedHost, read_host_files
+from workers.inventory import ImportedHost, read_host_files
 
 
 def import_hosts(
@@ -35,7 +35,7 @@ def import_hosts(
     output: Output = None,
 ) -> None:
     """Register the hosts that files describe; they are down until their workers register."""
-    found = read_host_files(file, _sets(shared, dedicated))
+    found = read_host_files(file, cpu_sets(shared, dedicated))
     for host in found:
         for note in host.notes:
             say(f"{host.name}: {note}")
@@ -44,15 +44,6 @@ def import_hosts(
             run_transaction(here, partial(add_hosts, here.settings, found))
     rows = [_imported(host) for host in found]
     show_all(rows, output, lambda: table_of(rows, _COLUMNS))
-
-
-def _sets(shared: str | None, dedicated: str | None) -> CpuSets | None:
-    if shared is None and dedicated is None:
-        return None
-    return CpuSets(
-        None if shared is None else parse_cpu_list(shared),
-        None if dedicated is None else parse_cpu_list(dedicated),
-    )
 
 
 def _imported(host: ImportedHost) -> JsonDict:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from conductor.cli.arguments import pairs
+from conductor.cli.arguments import cpu_sets, pairs
+from conductor.processes.compute.libvirt_options import (
+    DEFAULT_CACHE_GIB,
+    LOCAL_LIBVIRT,
+    LibvirtOptions,
+)
 from conductor.processes.logs import set_up_logs
 from conductor.settings import Settings, read_settings
 from models.errors import Rejected
@@ -20,6 +26,7 @@ class Kind(StrEnum):
     """The hypervisors that there are drivers for."""
 
     SIMULATED = "simulated"
+    LIBVIRT = "libvirt"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -46,7 +53,7 @@ def scheduler() -> None:
 
 def compute(
     host: Annotated[str, typer.Option(help="The name of the host that this worker serves.")],
-    hypervisor: Annotated[Kind, typer.Option(help="What runs the guests.")] = Kind.SIMULATED,  # noqa: ARG001 - the only kind so far
+    hypervisor: Annotated[Kind, typer.Option(help="What runs the guests.")] = Kind.SIMULATED,
     topology: Annotated[
         Path | None,
         typer.Option(help="Hardware of a simulated host; without, a default."),
@@ -69,14 +76,62 @@ def compute(
             "refused=CHANCE, lost=CHANCE, hang=CHANCE, seed=NUMBER; one verb only: spawn.hang=1.",
         ),
     ] = None,
+    libvirt: Annotated[
+        str, typer.Option(metavar="URI", help="The libvirt of this machine.")
+    ] = LOCAL_LIBVIRT,
+    migration_uri: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="This libvirt as other hosts open it; by TLS without."),
+    ] = None,
+    migration_address: Annotated[
+        str | None, typer.Option(help="Where other hosts send the memory of guests.")
+    ] = None,
+    shared_cpus: Annotated[
+        str | None, typer.Option(metavar="CPUS", help="CPUs for shared guests, e.g. 0-3,^1.")
+    ] = None,
+    dedicated_cpus: Annotated[
+        str | None, typer.Option(metavar="CPUS", help="CPUs for dedicated guests.")
+    ] = None,
+    image_store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where snapshots go: file:///FOLDER, http(s)://SERVER."),
+    ] = None,
+    image_folder: Annotated[
+        list[Path] | None,
+        typer.Option(help="Images of file: URLs may be read below here; several times."),
+    ] = None,
+    image_cache_gib: Annotated[
+        int, typer.Option(min=1, help="Disk for the cache of images, not offered to guests.")
+    ] = DEFAULT_CACHE_GIB,
 ) -> None:
     """Carry out instructions on one host: one process a host, without a database."""
     worker = importlib.import_module("conductor.processes.compute.compute_process")
     settings = _settings()
     folder = (state_dir or settings.state_dir / "compute") / _folder(host)
     injected, traits = pairs(faults, "habit"), tuple(trait or ())
-    options = worker.ComputeOptions(host, topology, folder, injected, traits)
+    real = None
+    if hypervisor is Kind.LIBVIRT:
+        _refuse_useless({"--topology": topology, "--habit": faults})
+        real = LibvirtOptions(
+            uri=libvirt,
+            migration_uri=migration_uri,
+            migration_address=migration_address,
+            cpu_sets=cpu_sets(shared_cpus, dedicated_cpus),
+            traits=traits,
+            image_store=image_store,
+            image_folders=tuple(image_folder or ()),
+            cache_gib=image_cache_gib,
+        )
+    options = worker.ComputeOptions(host, topology, folder, injected, traits, real)
     raise typer.Exit(worker.run_compute(settings, options))
+
+
+def _refuse_useless(given: Mapping[str, object]) -> None:
+    """Raise `Rejected` for an option that only simulated hosts have, instead of ignoring it."""
+    for option, value in given.items():
+        if value:
+            message = f"{option} is for --hypervisor simulated: a real host is what it is"
+            raise Rejected("option_useless", message, key=option)
 
 
 def _settings() -> Settings:

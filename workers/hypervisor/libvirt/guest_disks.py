@@ -31,7 +31,7 @@ class GuestDisks(Protocol):
         """Grow the disks; shrinking is refused by name."""
         ...
 
-    def files(self, instance_id: InstanceId, guest: GuestDefinition) -> Sequence[GuestDisk]:
+    def files(self, instance_id: InstanceId) -> Sequence[GuestDisk]:
         """Return the disks that the guest has or awaits, the root disk first."""
         ...
 
@@ -51,7 +51,9 @@ class GuestDisks(Protocol):
         """Let another host take the root disk."""
         ...
 
-    def take(self, instance_id: InstanceId, disk: DiskImage, work: FileWork) -> str:
+    def take(
+        self, instance_id: InstanceId, guest: GuestDefinition, disk: DiskImage, work: FileWork
+    ) -> str:
         """Have the root disk that another host offers; return its checksum."""
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from workers.hypervisor.libvirt.connection import LibvirtConnection, domain_of
 from workers.hypervisor.libvirt.domain_states import guest_of_domain, power_of
 from workers.hypervisor.libvirt.domain_xml.host_context import HostContext
 from workers.hypervisor.libvirt.domain_xml.reading import definition_in, is_ours, moved_xml
-from workers.hypervisor.libvirt.domain_xml.writing import COPY_NAMESPACE, domain_xml
+from workers.hypervisor.libvirt.domain_xml.writing import COPY_NAMESPACE, console_log, domain_xml
 from workers.hypervisor.libvirt.guest_disks import GuestDisks
 from workers.hypervisor.libvirt.live_copy import Destination, migrate
 from workers.hypervisor.ports import GuestDomain, Hardware, OnChange, OnProgress, Power
@@ -144,6 +145,7 @@ class LibvirtHypervisor:
             )
             self._act(instance_id, "undefine", lambda domain: domain.undefineFlags(flags))
         self.disks.remove(instance_id)
+        shutil.rmtree(console_log(self.host.context, instance_id).parent, ignore_errors=True)
 
     def power_on(self, instance_id: InstanceId) -> None:
         """Start a guest, or let it go on."""
@@ -196,8 +198,12 @@ class LibvirtHypervisor:
         there = self._existing(instance_id)
         if there.power == "running":
             raise _still_runs(instance_id)
+        wanted = self._definition(instance_id)
         with self._work(instance_id) as work:
-            return self.disks.take(instance_id, disk, work)
+            checksum = self.disks.take(instance_id, wanted, disk, work)
+        # What came may be in another format than what was expected.
+        self._define(instance_id, wanted, waiting=False)
+        return checksum
 
     def check_disk(self, instance_id: InstanceId) -> None:
         """Change nothing; refuse where the disk is still awaited."""
@@ -220,7 +226,7 @@ class LibvirtHypervisor:
     def destination(self, instance_id: InstanceId) -> dict[str, Any]:
         """Return how the source reaches this host, and the guest as it is to be here."""
         wanted = self._definition(instance_id)
-        files = self.disks.files(instance_id, wanted)
+        files = self.disks.files(instance_id)
         return {
             "uri": self.host.migration_uri,
             "address": self.host.migration_address,
@@ -347,8 +353,9 @@ class LibvirtHypervisor:
             raise
 
     def _define(self, instance_id: InstanceId, wanted: GuestDefinition, *, waiting: bool) -> None:
-        files = self.disks.files(instance_id, wanted)
+        files = self.disks.files(instance_id)
         xml = domain_xml(instance_id, wanted, self.host.context, files, waiting=waiting)
+        console_log(self.host.context, instance_id).parent.mkdir(parents=True, exist_ok=True)
         flags = libvirt.VIR_DOMAIN_DEFINE_VALIDATE
         self.connection.call(
             f"define {instance_id}", lambda connection: connection.defineXMLFlags(xml, flags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from models.hardware import CpuMask
 
@@ -32,10 +32,13 @@ class HostContext:
         return cpus
 
 
+DiskName: TypeAlias = Literal["root", "ephemeral", "swap"]
+
+
 @dataclass(frozen=True, slots=True)
 class GuestDisk:
     """One disk of a guest on this host; the format is stated, so that nobody guesses it."""
 
-    name: Literal["root", "ephemeral", "swap"]
+    name: DiskName
     path: Path
     format: str

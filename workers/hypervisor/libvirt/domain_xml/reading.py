@@ -103,6 +103,7 @@ def _replace(moved: Element, there: Element, tag: str) -> None:
 def _take_paths(moved: Element, there: Element, tag: str, what: str, name: str, key: str) -> None:
     """Give each device of a kind the file that the same device of the target has."""
     files = {_key(device, name, key): device.find(what) for device in there.findall(tag)}
+    drivers = {_key(device, name, key): device.find("driver") for device in there.findall(tag)}
     for device in moved.findall(tag):
         old, new = device.find(what), files.get(_key(device, name, key))
         if old is None or new is None:
@@ -113,6 +114,9 @@ def _take_paths(moved: Element, there: Element, tag: str, what: str, name: str, 
         old.attrib.update(new.attrib)
         for inner in list(old):
             old.remove(inner)
+        driver, new_driver = device.find("driver"), drivers.get(_key(device, name, key))
+        if driver is not None and new_driver is not None:
+            driver.set("type", new_driver.get("type", ""))
         backing = device.find("backingStore")
         if backing is not None:
             device.remove(backing)

@@ -1,0 +1,29 @@
+"""What the command line says of a host with libvirt; read without libvirt's binding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.inventory.hardware_findings import CpuSets
+
+LOCAL_LIBVIRT = "qemu:///system"
+DEFAULT_CACHE_GIB = 20
+"""Disk that is not offered to guests: the cache of images may take so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibvirtOptions:
+    """What the command line says of a host with libvirt.
+
+    Without a `migration_uri` other hosts reach its libvirt by TLS under its own host name.
+    """
+
+    uri: str = LOCAL_LIBVIRT
+    migration_uri: str | None = None
+    migration_address: str | None = None
+    cpu_sets: CpuSets | None = None
+    traits: tuple[str, ...] = ()
+    image_store: str | None = None
+    image_folders: tuple[Path, ...] = ()
+    cache_gib: int = DEFAULT_CACHE_GIB
