@@ -40,6 +40,7 @@ class TaskState(StrEnum):
     UNPAUSING = "unpausing"
     SUSPENDING = "suspending"
     RESUMING = "resuming"
+    SNAPSHOTTING = "snapshotting"
     DELETING = "deleting"
 
 

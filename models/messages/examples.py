@@ -98,6 +98,7 @@ EXAMPLES: Final[Mapping[str, dict[str, Any]]] = {
         "availability_zone": "zone-a",
         "host": "rack2-03",
     },
+    "conductor.snapshot_instance": {**_OF_INSTANCE, "image_name": "db-1 before upgrade"},
     "conductor.cache_images": {**_COMMON, "aggregate": "rack1", "images": ["debian-13"]},
     "conductor.replay_operation": {**_COMMON, "operation_id": OPERATION_ID, "dry_run": True},
     "conductor.define_entry": {**_COMMON, "entry": "flavor", "body": _FLAVOR},

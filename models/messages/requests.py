@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from models.errors import Rejected
-from models.ids import is_uuid
 from models.messages.base import Message, Versioned, parse
 from models.messages.catalogue import CATALOGUE, FlavorBody, ImageBody
 from models.messages.guests.guest_copies import CopyPolicy
 from models.messages.name_rules import Host, Name, Words
+from models.messages.request_fields import Context, Described, Id
 from models.messages.versions import CONVERTERS, Converters
 from models.secrets import secret_fields
 
@@ -23,35 +23,7 @@ MAX_COUNT = 1_000
 PREFIX = "conductor."
 
 
-def _checked_id(value: str) -> str:
-    if not is_uuid(value.lower()):
-        raise ValueError("should be a UUID")
-    return value.lower()
-
-
-def _described(value: dict[str, Any]) -> dict[str, Any]:
-    if not value:
-        raise ValueError("should say which one it is")
-    return value
-
-
-Id: TypeAlias = Annotated[
-    str, AfterValidator(_checked_id), Field(json_schema_extra={"format": "uuid"})
-]
-Described: TypeAlias = Annotated[
-    dict[str, Any],
-    AfterValidator(_described),
-    Field(json_schema_extra={"minProperties": 1}),
-]
 Entry: TypeAlias = Literal["flavor", "image", "aggregate", "zone", "server_group", "quota"]
-
-
-class Context(Message):
-    """Who asks: ids only, never credentials."""
-
-    project_id: Annotated[Name, Field(description="The project that owns what is asked for.")]
-    user_id: Annotated[Words, Field(description="Recorded with the operation.")] = ""
-    request_id: Annotated[Words, Field(description="The sender's own id, for its logs.")] = ""
 
 
 class Request(Versioned):
@@ -291,6 +263,16 @@ class UnshelveInstance(InstanceRequest):
     host: TargetHost = None
 
 
+class SnapshotInstance(InstanceRequest):
+    """Make an image of the root disk of an instance, which goes on as it was."""
+
+    task: ClassVar[str] = "conductor.snapshot_instance"
+
+    image_name: Annotated[
+        Name | None, Field(description="Of the image; the instance's with -snapshot otherwise.")
+    ] = None
+
+
 class CacheImages(Request):
     """Have images on every host of an aggregate that is up, before instances need them."""
 
@@ -369,6 +351,7 @@ REQUESTS: dict[str, type[Request]] = {
         EvacuateInstance,
         ShelveInstance,
         UnshelveInstance,
+        SnapshotInstance,
         CacheImages,
         ReplayOperation,
         DefineEntry,

@@ -51,3 +51,14 @@ def test_files_that_are_not_there_and_urls_without_proof_are_refused(here: Cli) 
     url = here("images", "create", "far", "--source", "https://x.example/i.qcow2")
     assert url.code == 2
     assert "format is missing" in url.err
+
+
+def test_an_instance_becomes_an_image(stocked: Cli) -> None:
+    built = stocked(
+        "build", "--name", "snapped", "--flavor", "small", "--image", "cirros", "--wait"
+    )
+    assert built.code == 0, built.err
+    made = stocked("instances", "snapshot", "snapped", "--image-name", "kept", "--wait")
+    assert made.code == 0, made.err
+    names = [image.get("name") for image in stocked("images", "list", "-o", "json").json]
+    assert "kept" in names

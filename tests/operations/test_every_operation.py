@@ -156,6 +156,8 @@ SCENARIOS = {
     "evacuate-shelved": Scenario("evacuate_instance", _shelved_on_dead),
     "unshelve": Scenario("unshelve_instance", _shelved),
     "unshelve-offloaded": Scenario("unshelve_instance", _offloaded),
+    "snapshot": Scenario("snapshot_instance"),
+    "snapshot-stopped": Scenario("snapshot_instance", _stopped, {"image_name": "mine"}),
     "cache": Scenario(
         "cache_images", _stocked, {"aggregate": "rack", "images": ["img-2"]}, of_instance=False
     ),

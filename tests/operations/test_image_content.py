@@ -80,3 +80,22 @@ def test_content_that_instances_have_cannot_be_defined_as_something_else() -> No
     operation = world.submit("define_entry", {"entry": "image", "body": other})
     world.run_out()
     assert error_code(world, operation) == "image_content_differs"
+
+
+def test_a_snapshot_is_an_image_that_others_are_built_from() -> None:
+    world = World(hosts=1)
+    image = {"id": "i", "properties": {"hw_machine_type": "q35"}, "min_memory_mb": 16}
+    instance_id = built(world, {**SHARED, "root_gb": 5}, image=image)
+    operation = ask(world, "snapshot_instance", instance_id, image_name="mine")
+    assert world.ended(operation) is OperationState.SUCCEEDED
+    with world.store.read() as uow:
+        (entry,) = uow.catalogue.where(kind="image")
+    assert (entry.body["name"], entry.body["min_disk_gb"]) == ("mine", 5)
+    assert entry.body["properties"] == image["properties"]
+    assert built(world, {**SHARED, "root_gb": 5}, image="mine")
+
+
+def test_a_disk_on_a_volume_is_not_saved_by_its_host() -> None:
+    world = World(hosts=1)
+    instance_id = built(world, SHARED, image=None, block_devices=[{"volume_id": "v"}])
+    assert error_code(world, ask(world, "snapshot_instance", instance_id)) == "no_local_disk"

@@ -6,12 +6,11 @@ import shutil
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from models.errors import Broken, HostRefused
 from models.ids import InstanceId
 from models.messages.base import parse
-from models.messages.catalogue import ImageFormat
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.image_files import ImageFile
 from models.messages.guests.root_disks import DiskImage
@@ -226,7 +225,7 @@ class HostDisks:
             write_owner(disks, record.on(*(() if self.settings.flat else (base.key,))))
 
     def _write_root(self, disks: Path, base: Base, size: int, work: FileWork) -> Path:
-        kind: ImageFormat = "raw" if self.settings.flat else "qcow2"
+        kind: Literal["raw", "qcow2"] = "raw" if self.settings.flat else "qcow2"
         made = disks / f"{ROOT}.{kind}{_MAKING}"
         if self.settings.flat:
             convert((base.path, "raw"), (made, "raw"), work)

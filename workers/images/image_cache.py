@@ -24,7 +24,7 @@ from workers.images.durable_files import (
 )
 from workers.images.file_work import FileWork, checksum_of
 from workers.images.image_checks import checked_size, refuse_larger
-from workers.images.image_download import download
+from workers.images.image_download import download, source_of
 from workers.images.image_entries import Base, Entry, add_id, base_of, entries_in, entry_of
 from workers.images.image_store import STORE_SCHEME, ImageStore, stored_name
 from workers.images.qemu_img import convert
@@ -109,7 +109,8 @@ class ImageCache:
         self._make_headroom(entry, image.size_bytes - allocated_bytes(entry.part))
         try:
             guarded = self._guarded(entry, work)
-            download(self._url(image), image, entry.part, self._settings.file_roots, guarded)
+            source = source_of(self._url(image), self._settings.file_roots)
+            download(source, image, entry.part, guarded)
             size = checked_size(entry.part, image, work)
             self._convert(entry, image, work)
             self._publish(entry, image, size, work)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -18,25 +19,25 @@ from workers.images.durable_files import refusing_full_disk
 from workers.images.file_work import CHUNK_BYTES, FileWork, Meter
 from workers.images.image_checks import corrupt
 
-_TIMEOUT: Final = httpx.Timeout(30.0, connect=10.0)
+TIMEOUT: Final = httpx.Timeout(30.0, connect=10.0)
 _MOST_REDIRECTS: Final = 5
 
 
-def download(
-    url: str, image: ImageFile, part: Path, file_roots: Sequence[Path], work: FileWork
-) -> None:
-    """Have the content of `url` in `part`, of the size and checksum that the image declares.
+Opened: TypeAlias = Callable[[int], AbstractContextManager[Iterator[bytes]]]
+"""Opens content at an offset in bytes."""
+
+
+def download(opened: Opened, image: ImageFile, part: Path, work: FileWork) -> None:
+    """Have content in `part`, of the size and checksum that the image declares.
 
     What an earlier try has left in `part` is kept and continued. `Unreachable`
     (`image_unreachable`) leaves it for the next; (`image_corrupt`), like a full disk, removes it.
-    Files of the host are read only below `file_roots`.
     """
-    scheme = urlsplit(url).scheme
     try:
         with refusing_full_disk(part.parent), part.open("ab") as kept:
             digest, done = _digest_of(part, image, work)
             if done < _size(image):
-                with _opened(scheme, url, done, file_roots) as chunks:
+                with opened(done) as chunks:
                     _append(kept, chunks, digest, done, image, work)
             os.fsync(kept.fileno())
         _verify(digest, part, image)
@@ -92,20 +93,26 @@ def _verify(digest: hashlib._Hash, part: Path, image: ImageFile) -> None:
         raise corrupt(image, f"its checksum is {found}, declared is {image.checksum}")
 
 
-@contextmanager
-def _opened(
-    scheme: str, url: str, done: int, file_roots: Sequence[Path]
-) -> Iterator[Iterator[bytes]]:
+def source_of(url: str, file_roots: Sequence[Path]) -> Opened:
+    """Return what opens a URL; files of the host are read only below `file_roots`."""
+    scheme = urlsplit(url).scheme
     if scheme == "file":
-        with _local_file(url, file_roots).open("rb") as content:
-            content.seek(done)
-            yield iter(lambda: content.read(CHUNK_BYTES), b"")
-    elif scheme in ("http", "https"):
-        with _http_chunks(url, done) as chunks:
-            yield chunks
-    else:
-        message = f"source is {url}: should begin with file:, http:, https: or store:"
-        raise HostRefused("image_source", message)
+        return partial(_file_chunks, url, file_roots)
+    if scheme in ("http", "https"):
+        return partial(http_chunks, url, _client)
+    message = f"source is {url}: should begin with file:, http:, https: or store:"
+    raise HostRefused("image_source", message)
+
+
+def _client() -> httpx.Client:
+    return httpx.Client(timeout=TIMEOUT, follow_redirects=True, max_redirects=_MOST_REDIRECTS)
+
+
+@contextmanager
+def _file_chunks(url: str, file_roots: Sequence[Path], done: int) -> Iterator[Iterator[bytes]]:
+    with _local_file(url, file_roots).open("rb") as content:
+        content.seek(done)
+        yield iter(lambda: content.read(CHUNK_BYTES), b"")
 
 
 def _local_file(url: str, file_roots: Sequence[Path]) -> Path:
@@ -121,16 +128,14 @@ def _local_file(url: str, file_roots: Sequence[Path]) -> Path:
 
 
 @contextmanager
-def _http_chunks(url: str, done: int) -> Iterator[Iterator[bytes]]:
+def http_chunks(
+    url: str, make_client: Callable[[], httpx.Client], done: int
+) -> Iterator[Iterator[bytes]]:
+    """Open content by HTTP at an offset, by a range where the server knows ranges."""
     # Compressed on the way, sizes and ranges would be of something else.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
     try:
-        with (
-            httpx.Client(
-                timeout=_TIMEOUT, follow_redirects=True, max_redirects=_MOST_REDIRECTS
-            ) as client,
-            client.stream("GET", url, headers=headers) as answer,
-        ):
+        with make_client() as client, client.stream("GET", url, headers=headers) as answer:
             _refuse_status(url, answer)
             begins = done if answer.status_code == httpx.codes.PARTIAL_CONTENT else 0
             if begins and not answer.headers.get("Content-Range", "").startswith(f"bytes {done}-"):

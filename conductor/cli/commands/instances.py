@@ -13,10 +13,12 @@ from conductor.cli.options import HostFilter, Limit, ProjectFilter
 from conductor.cli.rendering.json_views import action_view, instance_view
 from conductor.cli.rendering.output import Output, newest, show_all, show_one
 from conductor.cli.rendering.text_tables import clock_time, fields_of, key, table_of
+from conductor.cli.requests.instance_requests import instance_command
 from conductor.cli.store_queries import actions_of, instance_named
 from conductor.processes.database_access import open_database
-from models.json_types import JsonDict
+from models.json_types import Json, JsonDict
 from models.lifecycle import InstanceState
+from models.messages.requests import SnapshotInstance
 
 _SHOWN: Final = (
     "id",
@@ -41,7 +43,17 @@ def add_to(app: typer.Typer) -> None:
     instances.command("list")(list_all)
     instances.command("show")(show)
     instances.command("actions")(actions)
+    instances.command("snapshot")(instance_command(SnapshotInstance, snapshot))
     app.add_typer(instances, name="instances", no_args_is_help=True)
+
+
+def snapshot(
+    image_name: Annotated[
+        str | None, typer.Option("--image-name", help="Of the image; else NAME-snapshot.")
+    ] = None,
+) -> Json:
+    """Make an image of the root disk of an instance; its id is in the result."""
+    return {"image_name": image_name}
 
 
 def list_all(
