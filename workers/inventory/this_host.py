@@ -1,0 +1,186 @@
+"""This machine as a host: what the kernel, libvirt and the file system of its guests say of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from models.errors import ConductorError, Rejected
+from models.hardware import HostCell, HostTopology, PagePool, format_cpu_list
+from models.hardware.accounting import without_use
+from models.hardware.host_config import HostConfig
+from models.hardware.host_rules import sound
+from models.units import KIB_PER_MIB
+from workers.hypervisor.ports import GuestDomain, Hardware
+from workers.inventory.hardware_findings import CpuSets, host_cell
+from workers.inventory.libvirt_traits import cpu_traits, domain_capabilities
+from workers.inventory.sysfs import cells_of_tree
+from workers.inventory.sysfs_tree import Tree, read_directory
+from workers.tracker import guest_of
+
+GIB: Final = 2**30
+_IN_MEMORY: Final = ("running", "paused", "nostate")
+"""Guests that are so have the pages that they were given; those of others are free again."""
+_FLAGS_AT_MOST: Final = 64 * 1024
+
+HeldPages: TypeAlias = Mapping[tuple[int, int], int]
+"""Pages that guests of ours have now, by NUMA cell and size in KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostReading:
+    """What was read of a machine: its sysfs tree, the size of its disk, what its guests may be."""
+
+    tree: Tree
+    disk_bytes: int
+    traits: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ThisHost:
+    """Reads the machine that it runs on, each time anew.
+
+    `guests` is the folder with the disks of guests, of which `image_cache_gib` are for images.
+    `capabilities` returns libvirt's domain capabilities, `domains` the guests that are there.
+    """
+
+    config: HostConfig
+    guests: Path
+    image_cache_gib: int
+    capabilities: Callable[[], str]
+    domains: Callable[[], Iterable[GuestDomain]]
+    root: Path = Path("/")
+
+    def check(self) -> None:
+        """Raise `Rejected` where what is set aside is not what the machine has.
+
+        For the start: a CPU that goes later is left out, since guests run by then.
+        """
+        refuse_contradictions(read_directory(self.root), self.config)
+
+    def hardware(self) -> Hardware:
+        """Return the machine as it is now; equal to the last time while nothing has changed."""
+        found = domain_capabilities(self.capabilities())
+        reading = HostReading(
+            read_directory(self.root),
+            shutil.disk_usage(self.guests).total - self.image_cache_gib * GIB,
+            found.traits | cpu_traits(found, self._flags()),
+        )
+        return hardware_of(reading, self.config, pages_held(self.domains()))
+
+    def _flags(self) -> frozenset[str]:
+        with (self.root / "proc" / "cpuinfo").open("rb") as file:
+            text = file.read(_FLAGS_AT_MOST).decode("ascii", errors="replace")
+        lines = (line.partition(":") for line in text.splitlines())
+        flags = next((value for name, _, value in lines if name.strip() == "flags"), "")
+        return frozenset(flags.split())
+
+
+def hardware_of(reading: HostReading, config: HostConfig, held: HeldPages) -> Hardware:
+    """Return what a machine offers guests; what a CPU set names and the machine lacks is left out.
+
+    Pages that others have are not offered, those that are reserved neither. The disk is all of
+    its file system: `reserved_host_disk_gb` says what the machine needs of it for itself.
+    """
+    reports, _ = cells_of_tree(reading.tree)
+    sets = CpuSets(config.shared_cpus, config.dedicated_cpus)
+    cells = tuple(host_cell(report, sets) for report in reports)
+    kept = tuple(_without_pages_of_others(cell, config, held) for cell in cells)
+    return Hardware(
+        without_use(sound(HostTopology(kept))),
+        max(0, reading.disk_bytes) // GIB,
+        tuple(sorted(reading.traits)),
+    )
+
+
+def refuse_contradictions(tree: Tree, config: HostConfig) -> None:
+    """Raise `Rejected` where settings name what the machine has not, or cut a core in two.
+
+    Codes: `cpu_in_both_sets`, `cpu_unknown`, `core_split`, `reserved_pages_unknown`,
+    `pages_reserved_exceed_total`.
+    """
+    reports, _ = cells_of_tree(tree)
+    sets = CpuSets(config.shared_cpus, config.dedicated_cpus)
+    online = 0
+    for report in reports:
+        online |= report.cpus
+    sets.refuse_unknown(online)
+    cells = {report.id: host_cell(report, sets) for report in reports}
+    for cell in cells.values():
+        _refuse_split_cores(cell)
+    for pages in config.reserved_pages:
+        cell = cells.get(pages.node)
+        pools = cell.page_pools if cell else ()
+        pool = next((item for item in pools if item.size_kib == pages.size_kib), None)
+        if pool is None:
+            raise _no_such_pages(pages.node, pages.size_kib, cells)
+        if pages.count > pool.total:
+            message = (
+                f"reserved_huge_pages keeps {pages.count} pages of {pages.size_kib} KiB: "
+                f"NUMA cell {pages.node} has {pool.total}"
+            )
+            raise Rejected("pages_reserved_exceed_total", message, key="reserved_huge_pages")
+
+
+def pages_held(domains: Iterable[GuestDomain]) -> HeldPages:
+    """Return the pages that guests have now; one that cannot be read is taken to have none."""
+    held: Counter[tuple[int, int]] = Counter()
+    for domain in domains:
+        if domain.spec is not None and domain.power in _IN_MEMORY:
+            held.update(dict(_pages_of(domain)))
+    return held
+
+
+def _pages_of(domain: GuestDomain) -> Iterator[tuple[tuple[int, int], int]]:
+    found: Counter[tuple[int, int]] = Counter()
+    try:
+        placement = guest_of(domain.instance_id, domain.spec).placement if domain.spec else None
+    except ConductorError:
+        return
+    for cell in placement.cells if placement else ():
+        if cell.page_size_kib:
+            pages = cell.memory_mib * KIB_PER_MIB // cell.page_size_kib
+            found[cell.host_cell, cell.page_size_kib] += pages
+    yield from found.items()
+
+
+def _without_pages_of_others(cell: HostCell, config: HostConfig, held: HeldPages) -> HostCell:
+    reserved = {
+        pages.size_kib: pages.count for pages in config.reserved_pages if pages.node == cell.id
+    }
+
+    def kept(pool: PagePool) -> PagePool:
+        # The kernel counts use of huge pages only; whom pages are reserved for may have them.
+        others = max(0, pool.used - held.get((cell.id, pool.size_kib), 0))
+        most = max(others, reserved.get(pool.size_kib, 0))
+        return replace(pool, reserved=min(pool.total, most))
+
+    return replace(cell, page_pools=tuple(map(kept, cell.page_pools)))
+
+
+def _refuse_split_cores(cell: HostCell) -> None:
+    for core in cell.siblings:
+        apart = core & ~cell.dedicated_cpus
+        if apart and core & cell.dedicated_cpus:
+            message = (
+                f"the dedicated set has CPU {format_cpu_list(core & cell.dedicated_cpus)} without "
+                f"CPU {format_cpu_list(apart)}: they are threads of one core of NUMA cell "
+                f"{cell.id}, and belong into the set together or not at all"
+            )
+            raise Rejected("core_split", message, key="dedicated")
+
+
+def _no_such_pages(node: int, size_kib: int, cells: Mapping[int, HostCell]) -> Rejected:
+    if node not in cells:
+        known = ", ".join(map(str, sorted(cells)))
+        message = f"reserved_huge_pages names NUMA cell {node}: the host has {known}"
+    else:
+        sizes = ", ".join(str(pool.size_kib) for pool in cells[node].page_pools)
+        message = (
+            f"reserved_huge_pages names pages of {size_kib} KiB: NUMA cell {node} has {sizes} KiB"
+        )
+    return Rejected("reserved_pages_unknown", message, key="reserved_huge_pages")
