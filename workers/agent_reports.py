@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 from tenacity import Retrying
 
-from models.errors import HostRefused
+from models.errors import ConductorError, HostRefused
 from models.ids import HostName
 from models.messages.base import parse
 from models.messages.internal import (
@@ -126,7 +126,11 @@ class AgentReports:
         self._reporter.submit(token_key(reply.token), lambda: reply_message(reply))
 
     def inventory(self) -> OutgoingMessage:
-        """List the guests of the host now and return the inventory report."""
+        """List the guests of the host now and return the inventory report.
+
+        Where the host is not made of what it was, it is registered anew too.
+        """
+        self._take_in_hardware()
         return inventory_message(self._sender, self._guests())
 
     def flush(self, probe: bool = False) -> None:
@@ -143,6 +147,19 @@ class AgentReports:
     def close(self) -> None:
         """Send nothing more."""
         self._reporter.close()
+
+    def _take_in_hardware(self) -> None:
+        log = structlog.get_logger()
+        try:
+            if not self.tracker.renew(self.hypervisor.hardware()):
+                return
+            refuse_incomplete(self.hypervisor, self.reserved)
+        except ConductorError as error:
+            # What it was is what it goes on as: the guests are to be listed all the same.
+            log.warning("hardware_unread", host=self.host, code=error.code, error=error.message)
+            return
+        log.warning("hardware_changed", host=self.host)
+        self.submit_registration()
 
     def _posted(self, key: str) -> None:
         if not key.startswith(NOT_RECORDED):

@@ -198,6 +198,15 @@ class Tracker:
         """Return the host as it is now."""
         return self._tracked
 
+    def renew(self, hardware: Hardware) -> bool:
+        """Count by this hardware from the next audit on; say whether it is not what it was."""
+        with self._lock:
+            if hardware == self._hardware:
+                return False
+            self._hardware = hardware
+            self._changes += 1
+            return True
+
     def check(self, guest: Guest) -> None:
         """Raise `HostRefused` when the host cannot hold the guest with the others."""
         why_not = refusal(without_guest(self._tracked, guest.instance_id), guest)

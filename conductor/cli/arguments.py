@@ -52,3 +52,15 @@ def cpu_sets(shared: str | None, dedicated: str | None) -> CpuSets | None:
         None if shared is None else parse_cpu_list(shared),
         None if dedicated is None else parse_cpu_list(dedicated),
     )
+
+
+def reserved_pages(given: Iterable[str] | None) -> list[dict[str, str]]:
+    """Return `CELL:SIZE:COUNT` arguments as entries; raise `Rejected` for one that is none."""
+    entries = []
+    for text in given or ():
+        parts = text.split(":")
+        if len(parts) != 3 or not all(parts):
+            message = f"--reserve-pages is {text[:40]}: should be CELL:SIZE:COUNT, as 0:2MB:64"
+            raise Rejected("reserved_pages_invalid", message, key="--reserve-pages")
+        entries.append(dict(zip(("node", "size", "count"), parts, strict=True)))
+    return entries

@@ -13,6 +13,7 @@ from models.messages.internal import (
     InventoryReport,
 )
 from tests.workers.world import HOST, OTHER_VM, VM, World, instruction, placement, spec
+from workers.agent import Agent
 from workers.hypervisor.fault_injection import Call, InjectedFault
 from workers.hypervisor.ports import Hardware
 from workers.settings import WorkerSettings
@@ -137,3 +138,39 @@ def test_usage_is_told_as_numbers_that_are_never_negative() -> None:
     memory = agent.usage()["MEMORY_MB"]
     assert (memory.capacity, memory.reserved, memory.used) == (8192, 8000, 512)
     assert memory.overcommit == 320
+
+
+def let_inventory_be_due(world: World, agent: Agent) -> None:
+    world.clock.now += 60
+    agent.heartbeat()
+
+
+def registered(world: World) -> list[HostRegistration]:
+    return [parse(HostRegistration, body) for body in world.mailbox.bodies(REGISTRATION)]
+
+
+def test_hardware_that_changes_is_registered_at_the_next_inventory_report() -> None:
+    world = World()
+    agent = world.agent()
+    agent.receive(instruction("spawn", args=spec(placement({0: 1})).to_json()))
+    let_inventory_be_due(world, agent)
+    assert len(registered(world)) == 1
+    more = Hardware(world.hypervisor.hardware().topology, 200, ("CUSTOM_NEW",))
+    world.hypervisor._hardware = more
+    let_inventory_be_due(world, agent)
+    let_inventory_be_due(world, agent)
+    _, changed = registered(world)
+    assert (changed.disk_gb, changed.traits) == (200, ("CUSTOM_NEW",))
+    assert changed.boot_id == agent.boot_id
+    assert [domain.instance_id for domain in changed.domains] == [VM]
+    assert agent.usage()["DISK_GB"].capacity == 200
+
+
+def test_hardware_that_cannot_be_offered_is_not_registered_and_guests_are_listed() -> None:
+    world = World()
+    agent = world.agent()
+    world.hypervisor._hardware = Hardware(HostTopology(), 200)
+    before = len(world.mailbox.bodies(INVENTORY_REPORT))
+    let_inventory_be_due(world, agent)
+    assert len(registered(world)) == 1
+    assert len(world.mailbox.bodies(INVENTORY_REPORT)) == before + 1

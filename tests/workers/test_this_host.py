@@ -19,7 +19,7 @@ from workers.inventory.this_host import (
     HostReading,
     ThisHost,
     hardware_of,
-    pages_held,
+    pages_allocated,
     refuse_contradictions,
 )
 
@@ -68,7 +68,7 @@ def test_without_sets_every_cpu_is_shared() -> None:
 
 def test_huge_pages_that_others_hold_are_not_offered() -> None:
     """Node 1 has 500 pages, of which the kernel says that 12 are in use."""
-    held = pages_held([guest(pages_mib=8)])
+    held = pages_allocated([guest(pages_mib=8)])
     assert held == {(1, HUGE): 4}
     pool = hardware_of(reading(), host_config(), held).topology.cells[1].page_pools[1]
     assert pool == PagePool(HUGE, 500, 0, 8)
@@ -77,12 +77,12 @@ def test_huge_pages_that_others_hold_are_not_offered() -> None:
 @pytest.mark.parametrize(("power", "held"), [("paused", 4), ("nostate", 4), ("shutdown", 0),
                                              ("suspended", 0), ("crashed", 0)])  # fmt: skip
 def test_only_guests_in_memory_have_pages(power: Power, held: int) -> None:
-    assert pages_held([guest(power, pages_mib=8)])[1, HUGE] == held
+    assert pages_allocated([guest(power, pages_mib=8)])[1, HUGE] == held
 
 
 def test_a_guest_that_cannot_be_read_or_has_ordinary_pages_holds_none() -> None:
     unreadable = GuestDomain(InstanceId("x"), "running", None, "its XML cannot be read")
-    assert pages_held([unreadable, guest(page_kib=None)]) == {}
+    assert pages_allocated([unreadable, guest(page_kib=None)]) == {}
 
 
 def test_reserved_pages_may_be_those_that_others_hold() -> None:
@@ -136,8 +136,8 @@ def test_what_changes_is_seen_at_the_next_reading_and_what_does_not_is_equal(
 ) -> None:
     root = directory(tmp_path / "root", two_nodes() | {"proc/cpuinfo": "flags\t: sse sse2 avx"})
     domains: list[GuestDomain] = []
-    host = ThisHost(DIVIDED, tmp_path, 0, CAPABILITIES.read_text, lambda: domains, root)
-    host.check()
+    host = ThisHost(DIVIDED, tmp_path, 0, CAPABILITIES.read_text, lambda: domains, (), root)
+    host.checked()
     before = host.hardware()
     assert host.hardware() == before
     assert before.disk_gb > 0
@@ -152,7 +152,7 @@ def test_what_changes_is_seen_at_the_next_reading_and_what_does_not_is_equal(
 
 def test_this_very_machine_is_read() -> None:
     host = ThisHost(host_config(), Path("/"), 0, CAPABILITIES.read_text, lambda: ())
-    host.check()
+    host.checked()
     hardware = host.hardware()
     assert sum(cell.shared_cpus.bit_count() for cell in hardware.topology.cells) > 0
     assert sum(cell.memory_mib for cell in hardware.topology.cells) > 0

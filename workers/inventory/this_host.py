@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from models.errors import ConductorError, Rejected
 from models.hardware import HostCell, HostTopology, PagePool, format_cpu_list
 from models.hardware.accounting import without_use
-from models.hardware.host_config import HostConfig
+from models.hardware.host_config import HostConfig, ReservedPages
 from models.hardware.host_rules import sound
 from models.units import KIB_PER_MIB
 from workers.hypervisor.ports import GuestDomain, Hardware
@@ -23,11 +23,12 @@ from workers.inventory.sysfs_tree import Tree, read_directory
 from workers.tracker import guest_of
 
 GIB: Final = 2**30
+_PAGES: Final = "reserved_huge_pages"
 _IN_MEMORY: Final = ("running", "paused", "nostate")
 """Guests that are so have the pages that they were given; those of others are free again."""
 _FLAGS_AT_MOST: Final = 64 * 1024
 
-HeldPages: TypeAlias = Mapping[tuple[int, int], int]
+AllocatedPages: TypeAlias = Mapping[tuple[int, int], int]
 """Pages that guests of ours have now, by NUMA cell and size in KiB."""
 
 
@@ -45,7 +46,8 @@ class ThisHost:
     """Reads the machine that it runs on, each time anew.
 
     `guests` is the folder with the disks of guests, of which `image_cache_gib` are for images.
-    `capabilities` returns libvirt's domain capabilities, `domains` the guests that are there.
+    `capabilities` returns libvirt's domain capabilities, `domains` the guests that are there;
+    `traits` are those that an operator adds.
     """
 
     config: HostConfig
@@ -53,14 +55,17 @@ class ThisHost:
     image_cache_gib: int
     capabilities: Callable[[], str]
     domains: Callable[[], Iterable[GuestDomain]]
+    traits: tuple[str, ...] = ()
     root: Path = Path("/")
 
-    def check(self) -> None:
-        """Raise `Rejected` where what is set aside is not what the machine has.
+    def checked(self) -> HostTopology:
+        """Return the NUMA cells; raise `Rejected` where settings name what is not there.
 
         For the start: a CPU that goes later is left out, since guests run by then.
         """
-        refuse_contradictions(read_directory(self.root), self.config)
+        tree = read_directory(self.root)
+        refuse_contradictions(tree, self.config)
+        return hardware_of(HostReading(tree, 0), self.config, {}).topology
 
     def hardware(self) -> Hardware:
         """Return the machine as it is now; equal to the last time while nothing has changed."""
@@ -68,9 +73,11 @@ class ThisHost:
         reading = HostReading(
             read_directory(self.root),
             shutil.disk_usage(self.guests).total - self.image_cache_gib * GIB,
-            found.traits | cpu_traits(found, self._flags()),
+            found.traits | cpu_traits(found, self._flags()) | set(self.traits),
         )
-        return hardware_of(reading, self.config, pages_held(self.domains()))
+        # Guests are listed only where somebody uses huge pages: it takes as long as an audit.
+        held = pages_allocated(self.domains()) if _has_used_pages(reading.tree) else {}
+        return hardware_of(reading, self.config, held)
 
     def _flags(self) -> frozenset[str]:
         with (self.root / "proc" / "cpuinfo").open("rb") as file:
@@ -80,7 +87,7 @@ class ThisHost:
         return frozenset(flags.split())
 
 
-def hardware_of(reading: HostReading, config: HostConfig, held: HeldPages) -> Hardware:
+def hardware_of(reading: HostReading, config: HostConfig, held: AllocatedPages) -> Hardware:
     """Return what a machine offers guests; what a CPU set names and the machine lacks is left out.
 
     Pages that others have are not offered, those that are reserved neither. The disk is all of
@@ -113,26 +120,21 @@ def refuse_contradictions(tree: Tree, config: HostConfig) -> None:
     for cell in cells.values():
         _refuse_split_cores(cell)
     for pages in config.reserved_pages:
-        cell = cells.get(pages.node)
-        pools = cell.page_pools if cell else ()
-        pool = next((item for item in pools if item.size_kib == pages.size_kib), None)
-        if pool is None:
-            raise _no_such_pages(pages.node, pages.size_kib, cells)
-        if pages.count > pool.total:
-            message = (
-                f"reserved_huge_pages keeps {pages.count} pages of {pages.size_kib} KiB: "
-                f"NUMA cell {pages.node} has {pool.total}"
-            )
-            raise Rejected("pages_reserved_exceed_total", message, key="reserved_huge_pages")
+        _refuse_absent_pages(pages, cells)
 
 
-def pages_held(domains: Iterable[GuestDomain]) -> HeldPages:
+def pages_allocated(domains: Iterable[GuestDomain]) -> AllocatedPages:
     """Return the pages that guests have now; one that cannot be read is taken to have none."""
     held: Counter[tuple[int, int]] = Counter()
     for domain in domains:
         if domain.spec is not None and domain.power in _IN_MEMORY:
             held.update(dict(_pages_of(domain)))
     return held
+
+
+def _has_used_pages(tree: Tree) -> bool:
+    reports, _ = cells_of_tree(tree)
+    return any(pool.used for report in reports for pool in report.pools)
 
 
 def _pages_of(domain: GuestDomain) -> Iterator[tuple[tuple[int, int], int]]:
@@ -148,7 +150,7 @@ def _pages_of(domain: GuestDomain) -> Iterator[tuple[tuple[int, int], int]]:
     yield from found.items()
 
 
-def _without_pages_of_others(cell: HostCell, config: HostConfig, held: HeldPages) -> HostCell:
+def _without_pages_of_others(cell: HostCell, config: HostConfig, held: AllocatedPages) -> HostCell:
     reserved = {
         pages.size_kib: pages.count for pages in config.reserved_pages if pages.node == cell.id
     }
@@ -174,13 +176,20 @@ def _refuse_split_cores(cell: HostCell) -> None:
             raise Rejected("core_split", message, key="dedicated")
 
 
-def _no_such_pages(node: int, size_kib: int, cells: Mapping[int, HostCell]) -> Rejected:
-    if node not in cells:
+def _refuse_absent_pages(pages: ReservedPages, cells: Mapping[int, HostCell]) -> None:
+    if pages.node not in cells:
         known = ", ".join(map(str, sorted(cells)))
-        message = f"reserved_huge_pages names NUMA cell {node}: the host has {known}"
-    else:
-        sizes = ", ".join(str(pool.size_kib) for pool in cells[node].page_pools)
+        message = f"{_PAGES} names NUMA cell {pages.node}: the host has {known}"
+        raise Rejected("reserved_pages_unknown", message, key=_PAGES)
+    totals = {pool.size_kib: pool.total for pool in cells[pages.node].page_pools}
+    where = f"NUMA cell {pages.node}"
+    if pages.size_kib not in totals:
+        sizes = ", ".join(map(str, totals))
+        message = f"{_PAGES} names pages of {pages.size_kib} KiB: {where} has {sizes} KiB"
+        raise Rejected("reserved_pages_unknown", message, key=_PAGES)
+    if pages.count > totals[pages.size_kib]:
         message = (
-            f"reserved_huge_pages names pages of {size_kib} KiB: NUMA cell {node} has {sizes} KiB"
+            f"{_PAGES} keeps {pages.count} pages of {pages.size_kib} KiB: "
+            f"{where} has {totals[pages.size_kib]}"
         )
-    return Rejected("reserved_pages_unknown", message, key="reserved_huge_pages")
+        raise Rejected("pages_reserved_exceed_total", message, key=_PAGES)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from conductor.cli.arguments import cpu_sets, pairs
+from conductor.cli.arguments import pairs, reserved_pages
 from conductor.processes.compute.libvirt_options import (
     DEFAULT_CACHE_GIB,
     LOCAL_LIBVIRT,
@@ -19,6 +19,7 @@ from conductor.processes.compute.libvirt_options import (
 from conductor.processes.logs import set_up_logs
 from conductor.settings import Settings, read_settings
 from models.errors import Rejected
+from models.hardware.host_config import host_config
 from models.ids import HOST_RULE, is_host_name
 
 
@@ -92,6 +93,13 @@ def compute(
     dedicated_cpus: Annotated[
         str | None, typer.Option(metavar="CPUS", help="CPUs for dedicated guests.")
     ] = None,
+    reserve_pages: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CELL:SIZE:COUNT",
+            help="Huge pages that no guest gets, e.g. 0:2MB:64; several times.",
+        ),
+    ] = None,
     image_store: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Where snapshots go: file:///FOLDER, http(s)://SERVER."),
@@ -116,7 +124,9 @@ def compute(
             uri=libvirt,
             migration_uri=migration_uri,
             migration_address=migration_address,
-            cpu_sets=cpu_sets(shared_cpus, dedicated_cpus),
+            set_aside=host_config(
+                shared_cpus, dedicated_cpus, reserved=reserved_pages(reserve_pages)
+            ),
             traits=traits,
             image_store=image_store,
             image_folders=tuple(image_folder or ()),

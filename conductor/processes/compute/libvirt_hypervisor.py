@@ -6,27 +6,25 @@ import os
 import socket
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import structlog
 
 from conductor.processes.compute.libvirt_options import LibvirtOptions
 from conductor.processes.state_folders import make_folder
-from models.units import MIB_PER_GIB
 from workers.disks.disk_records import used_bases
 from workers.disks.host_disks import DiskSettings, HostDisks
 from workers.hypervisor.libvirt.connection import LibvirtConnection
 from workers.hypervisor.libvirt.domain_xml.host_context import HostContext
+from workers.hypervisor.libvirt.domain_xml.writing import MACHINE
 from workers.hypervisor.libvirt.kvm_probe import kvm_runs_guests
 from workers.hypervisor.libvirt.libvirt_disks import LibvirtDisks
 from workers.hypervisor.libvirt.libvirt_hypervisor import LibvirtHost, LibvirtHypervisor
-from workers.hypervisor.ports import Hardware
+from workers.hypervisor.ports import GuestDomain
 from workers.images.image_cache import CacheSettings, ImageCache
 from workers.images.open_image_store import open_store
-from workers.inventory.host_descriptions import read_host_files
+from workers.inventory.this_host import ThisHost
 from workers.inventory.traits import traits_of
-
-SYSFS = Path("/sys")
-_BYTES_PER_GIB = MIB_PER_GIB * 1024 * 1024
 
 log = structlog.get_logger(__name__)
 
@@ -34,25 +32,36 @@ log = structlog.get_logger(__name__)
 def libvirt_hypervisor(name: str, folder: Path, options: LibvirtOptions) -> LibvirtHypervisor:
     """Return the hypervisor of this machine; guests' files are kept in `folder`.
 
-    Raises `Rejected` for CPU sets that the machine does not have.
+    Raises `Rejected` for CPU sets and pages that the machine does not have.
     """
     guests = folder / "guests"
     make_folder(guests, "--state-dir")
-    hardware = partial(read_hardware, options, guests)
-    topology = hardware().topology
-    virtualization = "kvm" if kvm_runs_guests() else "qemu"
+    connection = LibvirtConnection(options.uri)
+    virtualization: Literal["kvm", "qemu"] = "kvm" if kvm_runs_guests() else "qemu"
     if virtualization == "qemu":
         log.warning("KVM runs no guests here: they are emulated, and slow")
-    shared = {cell.id: cell.shared_cpus for cell in topology.cells}
+
+    def there() -> tuple[GuestDomain, ...]:
+        return hypervisor.domains()
+
+    machine = ThisHost(
+        options.set_aside,
+        guests,
+        options.cache_gib,
+        partial(connection.call, "capabilities", partial(_capabilities, virtualization)),
+        there,
+        traits_of(options.traits),
+    )
+    shared = {cell.id: cell.shared_cpus for cell in machine.checked().cells}
     address = options.migration_address or socket.getfqdn()
     host = LibvirtHost(
-        HostContext("kvm" if virtualization == "kvm" else "qemu", guests, shared),
+        HostContext(virtualization, guests, shared),
         options.migration_uri or f"qemu+tls://{address}/system",
         address,
     )
-    return LibvirtHypervisor(
-        LibvirtConnection(options.uri), host, _disks(name, folder, options), hardware
-    )
+    disks = _disks(name, folder, options)
+    hypervisor = LibvirtHypervisor(connection, host, disks, machine.hardware)
+    return hypervisor
 
 
 def _disks(name: str, folder: Path, options: LibvirtOptions) -> LibvirtDisks:
@@ -63,11 +72,6 @@ def _disks(name: str, folder: Path, options: LibvirtOptions) -> LibvirtDisks:
     return LibvirtDisks(HostDisks(DiskSettings(disks, name, store=store), cache), cache)
 
 
-def read_hardware(options: LibvirtOptions, guests: Path) -> Hardware:
-    """Return what the machine is made of now: cells from sysfs, disk from the file system."""
-    (found,) = read_host_files([SYSFS], options.cpu_sets)
-    disk = os.statvfs(guests)
-    whole_gb = disk.f_blocks * disk.f_frsize // _BYTES_PER_GIB
-    disk_gb = max(0, whole_gb - options.cache_gib)
-    traits = traits_of([f"HW_ARCH_{os.uname().machine.upper()}", *found.traits, *options.traits])
-    return Hardware(found.topology, disk_gb, traits)
+def _capabilities(virtualization: str, connection: Any) -> str:
+    architecture = os.uname().machine
+    return str(connection.getDomainCapabilities(None, architecture, MACHINE, virtualization))

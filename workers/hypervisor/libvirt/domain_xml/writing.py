@@ -31,7 +31,8 @@ WAITING: Final = "waiting"
 COPY_NAMESPACE: Final = f"{NAMESPACE}/copy"
 """Of the element that says to which host a guest is being copied."""
 CONSOLE_LOG: Final = "console.log"
-_MACHINE: Final = "q35"
+MACHINE: Final = "q35"
+"""The machine type of guests that name none."""
 
 register_namespace("conductor", NAMESPACE)
 
@@ -99,7 +100,7 @@ def _add_boot(domain: Element, guest: GuestDefinition) -> None:
     hardware = guest.hardware
     uefi = hardware.firmware == "uefi" or hardware.secure_boot
     boot = child(domain, "os", firmware="efi" if uefi else None)
-    machine = hardware.machine_type or _MACHINE
+    machine = hardware.machine_type or MACHINE
     child(boot, "type", "hvm", arch=hardware.architecture or "x86_64", machine=machine)
     if uefi:
         firmware = child(boot, "firmware")
