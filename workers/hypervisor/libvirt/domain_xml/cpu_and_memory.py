@@ -18,7 +18,8 @@ def add_memory(domain: Element, guest: GuestDefinition, placement: Placement | N
     """Say how much memory there is, of which pages, and whether it may be swapped out."""
     child(domain, "memory", guest.memory_mib, unit="MiB")
     pages = [cell for cell in _cells(placement) if (cell.page_size_kib or 0) > ORDINARY_PAGE_KIB]
-    locked = guest.hardware.locked_memory or guest.hardware.realtime_vcpus is not None
+    realtime = guest.hardware.realtime_vcpus is not None
+    locked = guest.hardware.locked_memory or realtime
     if not pages and not locked:
         return
     backing = child(domain, "memoryBacking")
@@ -26,6 +27,9 @@ def add_memory(domain: Element, guest: GuestDefinition, placement: Placement | N
         huge = child(backing, "hugepages")
         for cell in pages:
             child(huge, "page", size=cell.page_size_kib, unit="KiB", nodeset=cell.id)
+    if realtime:
+        # A page that the kernel has merged is copied at the next write: a delay nobody expects.
+        child(backing, "nosharepages")
     if locked:
         child(backing, "locked")
 
@@ -87,6 +91,9 @@ def add_cpu_model(
             cores=topology.cores,
             threads=topology.threads,
         )
+    if guest.hardware.hide_hypervisor and host.virtualization == "qemu":
+        # Under KVM a feature of its own hides more than this flag.
+        child(cpu, "feature", policy="disable", name="hypervisor")
     cells = _cells(placement)
     if cells:
         numa = child(cpu, "numa")

@@ -7,8 +7,10 @@ from string import ascii_lowercase
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from models.errors import HostRefused
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.virtual_hardware import DiskLimits, VirtualHardware
+from models.units import KIB_PER_MIB
 from workers.hypervisor.libvirt.domain_xml.elements import child
 from workers.hypervisor.libvirt.domain_xml.host_context import GuestDisk
 
@@ -28,6 +30,7 @@ _LIMITS: Final = (
     ("read_iops_sec", "read_operations"),
     ("write_iops_sec", "write_operations"),
 )
+_WITH_VIDEO_MEMORY: Final = ("vga", "cirrus", "bochs", "qxl")
 _SCSI: Final = {"virtio-scsi": "virtio-scsi", "lsilogic": "lsilogic", "megasas": "lsisas1078"}
 
 
@@ -40,8 +43,7 @@ def add_devices(
     for position, disk in enumerate(disks):
         _add_disk(devices, hardware, disk, position)
     if hardware.disk_bus == "scsi":
-        model = _SCSI[hardware.scsi_controller or "virtio-scsi"]
-        child(devices, "controller", type="scsi", index=0, model=model)
+        _add_scsi_controller(devices, hardware)
     _add_serial_ports(devices, hardware, console)
     if hardware.guest_agent:
         channel = child(devices, "channel", type="unix")
@@ -67,7 +69,9 @@ def target_of(hardware: VirtualHardware, position: int) -> str:
 
 
 def _add_disk(devices: Element, hardware: VirtualHardware, disk: GuestDisk, position: int) -> None:
-    element = child(devices, "disk", type="file", device="disk")
+    bus = hardware.disk_bus or "virtio"
+    kind = "floppy" if bus == "fdc" else "disk"
+    element = child(devices, "disk", type="file", device=kind)
     # O_DIRECT: what the guest has synced is on the disk of the host, whatever happens to the host.
     child(
         element,
@@ -76,10 +80,10 @@ def _add_disk(devices: Element, hardware: VirtualHardware, disk: GuestDisk, posi
         type=disk.format,
         cache="none",
         discard="unmap" if hardware.discard else "ignore",
-        packed="on" if hardware.packed_ring else None,
+        packed="on" if hardware.packed_ring and bus == "virtio" else None,
     )
     child(element, "source", file=disk.path)
-    child(element, "target", dev=target_of(hardware, position), bus=hardware.disk_bus or "virtio")
+    child(element, "target", dev=target_of(hardware, position), bus=bus)
     if hardware.disk_limits is not None:
         _add_limits(element, hardware.disk_limits)
     child(element, "serial", disk.name)
@@ -87,7 +91,21 @@ def _add_disk(devices: Element, hardware: VirtualHardware, disk: GuestDisk, posi
         child(element, "boot", order=1)
 
 
+def _add_scsi_controller(devices: Element, hardware: VirtualHardware) -> None:
+    model = hardware.scsi_controller or "virtio-scsi"
+    controller = child(devices, "controller", type="scsi", index=0, model=_SCSI[model])
+    if hardware.packed_ring and model == "virtio-scsi":
+        child(controller, "driver", packed="on")
+
+
 def _add_limits(disk: Element, limits: DiskLimits) -> None:
+    for what in ("bytes", "operations"):
+        apart = getattr(limits, f"read_{what}") or getattr(limits, f"write_{what}")
+        if getattr(limits, f"total_{what}") and apart:
+            message = (
+                f"disk_limits has total_{what} beside read_{what} or write_{what}: one or other"
+            )
+            raise HostRefused("hardware_unsupported", message, key="disk_limits")
     tune = child(disk, "iotune")
     for tag, field in _LIMITS:
         value = getattr(limits, field)
@@ -108,10 +126,12 @@ def _add_serial_ports(devices: Element, hardware: VirtualHardware, console: str)
 def _add_video(devices: Element, hardware: VirtualHardware) -> None:
     if hardware.video is None:
         return
-    video = child(devices, "video")
-    memory_kib = hardware.video_memory_mib * 1024 if hardware.video_memory_mib else None
-    has_memory = hardware.video in ("vga", "cirrus", "bochs", "qxl")
-    child(video, "model", type=hardware.video, vram=memory_kib if has_memory else None)
+    memory_mib = hardware.video_memory_mib
+    if memory_mib is not None and hardware.video not in _WITH_VIDEO_MEMORY:
+        message = f"video_memory_mib is {memory_mib}: {hardware.video} has no memory of its own"
+        raise HostRefused("hardware_unsupported", message, key="video_memory_mib")
+    memory_kib = None if memory_mib is None else memory_mib * KIB_PER_MIB
+    child(child(devices, "video"), "model", type=hardware.video, vram=memory_kib)
 
 
 def _add_random_numbers(devices: Element, hardware: VirtualHardware) -> None:

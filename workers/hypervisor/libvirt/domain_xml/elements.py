@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
 from xml.etree.ElementTree import Element, SubElement
+
+_NOT_IN_A_LINE: Final = re.compile("[^\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Line breaks, and what XML 1.0 has no way to write, escaped or not."""
 
 
 def child(parent: Element, tag: str, text: object = None, **attributes: object) -> Element:
@@ -19,3 +24,8 @@ def child(parent: Element, tag: str, text: object = None, **attributes: object) 
 def on_off(value: bool) -> str:
     """Return how libvirt writes a switch."""
     return "on" if value else "off"
+
+
+def in_one_line(text: str) -> str:
+    """Return words of a person as one line that XML can hold."""
+    return " ".join(_NOT_IN_A_LINE.sub(" ", text).split())

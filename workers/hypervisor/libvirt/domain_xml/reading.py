@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 from xml.etree.ElementTree import Element, ParseError, tostring
 
 from defusedxml.common import DefusedXmlException
@@ -19,8 +20,12 @@ from workers.hypervisor.libvirt.domain_xml.writing import (
     DEFINITION,
     NAMESPACE,
     WAITING,
+    placement_of,
 )
 
+_NUMBER: Final = re.compile("[0-9]{1,15}")
+_UNITS_KIB: Final = {"KiB": 1, "MiB": KIB_PER_MIB}
+"""libvirt writes the first whatever it was given."""
 _OF_THE_HOST = ("cputune", "numatune", "metadata")
 """What of a running guest its new host decides: CPUs, NUMA nodes, and what is said of it."""
 
@@ -42,24 +47,27 @@ def definition_in(xml: str) -> GuestDefinition:
     if text is None:
         raise Rejected("domain_foreign", "it has no definition of ours")
     try:
-        return parse(GuestDefinition, json.loads(text))
-    except ValueError as error:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise Rejected("domain_unreadable", "its definition is no JSON") from error
+    if not isinstance(body, dict):
+        raise Rejected("domain_unreadable", "its definition is no JSON object")
+    return parse(GuestDefinition, body)
 
 
 def observed(xml: str) -> GuestDefinition:
     """Return the definition of a domain with the sizes and pins that it really has.
 
-    Somebody may have changed them by hand: the host's accounts follow what is.
+    Somebody may have changed them by hand: the host's accounts follow what is. Raises `Rejected`
+    for whatever else somebody may have made of it.
     """
     domain = _parsed(xml)
     guest = definition_in(xml)
-    memory_kib = int(domain.findtext("memory") or 0)
     changes: dict[str, Any] = {
-        "vcpus": int(domain.findtext("vcpu") or guest.vcpus),
-        "memory_mib": memory_kib // KIB_PER_MIB,
+        "vcpus": _number_in(domain, "vcpu"),
+        "memory_mib": _number_in(domain, "memory") * _unit_kib(domain) // KIB_PER_MIB,
     }
-    if guest.placement is not None:
+    if placement_of(guest) is not None and guest.placement is not None:
         changes["placement"] = _as_pinned(guest.placement, dict(_pins_in(domain)))
     return guest.model_copy(update=changes)
 
@@ -131,7 +139,7 @@ def _pins_in(domain: Element) -> Iterator[tuple[str, int]]:
     """Yield each vCPU that is bound to one CPU, and that CPU."""
     for pin in domain.findall("cputune/vcpupin"):
         cpus = pin.get("cpuset", "")
-        if cpus.isdigit():
+        if _NUMBER.fullmatch(cpus):
             yield pin.get("vcpu", ""), int(cpus)
 
 
@@ -146,6 +154,21 @@ def _as_pinned(placement: Mapping[str, Any], pins: Mapping[str, int]) -> dict[st
         for cell in placement.get("cells", ())
     ]
     return {**placement, "cells": cells}
+
+
+def _number_in(domain: Element, tag: str) -> int:
+    text = (domain.findtext(tag) or "").strip()
+    if not _NUMBER.fullmatch(text):
+        raise Rejected("domain_unreadable", f"its {tag} is {text[:40]!r}: should be a number")
+    return int(text)
+
+
+def _unit_kib(domain: Element) -> int:
+    memory = domain.find("memory")
+    unit = "KiB" if memory is None else memory.get("unit", "KiB")
+    if unit not in _UNITS_KIB:
+        raise Rejected("domain_unreadable", f"its memory is in {unit[:20]!r}: in KiB or MiB")
+    return _UNITS_KIB[unit]
 
 
 def _ours(domain: Element) -> Element | None:

@@ -22,7 +22,7 @@ from workers.hypervisor.libvirt.domain_xml.cpu_and_memory import (
     add_memory,
 )
 from workers.hypervisor.libvirt.domain_xml.devices import add_devices
-from workers.hypervisor.libvirt.domain_xml.elements import child
+from workers.hypervisor.libvirt.domain_xml.elements import child, in_one_line
 from workers.hypervisor.libvirt.domain_xml.host_context import GuestDisk, HostContext
 
 NAMESPACE: Final = "https://vm-conductor.example/libvirt/1"
@@ -49,7 +49,8 @@ def domain_xml(
 
     `waiting` marks a guest that has no memory of its own until a live migration brings it.
 
-    Raises `Rejected` for a malformed placement.
+    Raises `Rejected` for a malformed placement, `HostRefused` (`hardware_unsupported`) for what no
+    domain can have.
     """
     placement = placement_of(guest)
     domain = Element("domain", type=host.virtualization)
@@ -88,10 +89,12 @@ def placement_of(guest: GuestDefinition) -> Placement | None:
 
 
 def _add_metadata(domain: Element, guest: GuestDefinition, *, waiting: bool) -> None:
-    child(domain, "title", guest.name)
+    title = in_one_line(guest.name)
+    if title:
+        child(domain, "title", title)
     metadata = child(domain, "metadata")
     ours = child(metadata, f"{{{NAMESPACE}}}{DEFINITION}", json.dumps(guest.to_json()))
-    ours.set("project", guest.project_id)
+    ours.set("project", in_one_line(guest.project_id))
     if waiting:
         ours.set(WAITING, "yes")
 
