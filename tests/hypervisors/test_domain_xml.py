@@ -82,7 +82,7 @@ def _limits() -> st.SearchStrategy[Any]:
 hardware = st.fixed_dictionaries(
     {
         "machine_type": _optional("q35", "pc", "pc-q35-7.2"),
-        "firmware": _optional("bios", "uefi"),
+        "firmware": _optional("uefi"),
         "secure_boot": st.booleans(),
         "stateless_firmware": st.booleans(),
         "boot_menu": st.booleans(),
@@ -281,3 +281,17 @@ def test_video_memory_that_a_model_does_not_have_is_refused_by_name(video: str) 
 def test_limits_of_both_directions_and_of_one_are_refused(limits: dict[str, int]) -> None:
     with pytest.raises(HostRefused, match="disk_limits has total_"):
         written(guest(hardware={"disk_limits": limits}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"firmware": "bios", "secure_boot": True}, "secure_boot is set beside firmware bios"),
+        ({"sound": "theremin"}, "sound is theremin: should be one of ac97"),
+    ],
+)
+def test_hardware_that_no_domain_can_have_is_refused_by_name(
+    asked: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(HostRefused, match=named):
+        written(guest(hardware=asked))

@@ -31,6 +31,7 @@ _LIMITS: Final = (
     ("write_iops_sec", "write_operations"),
 )
 _WITH_VIDEO_MEMORY: Final = ("vga", "cirrus", "bochs", "qxl")
+_SOUNDS: Final = ("ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb")
 _SCSI: Final = {"virtio-scsi": "virtio-scsi", "lsilogic": "lsilogic", "megasas": "lsisas1078"}
 
 
@@ -54,8 +55,7 @@ def add_devices(
     if hardware.pointer is not None:
         bus = "usb" if hardware.pointer == "usbtablet" else "ps2"
         child(devices, "input", type="tablet" if bus == "usb" else "mouse", bus=bus)
-    if hardware.sound is not None:
-        child(devices, "sound", model=hardware.sound)
+    _add_sound(devices, hardware.sound)
     _add_video(devices, hardware)
     if hardware.watchdog is not None:
         child(devices, "watchdog", model="i6300esb", action=hardware.watchdog)
@@ -121,6 +121,15 @@ def _add_serial_ports(devices: Element, hardware: VirtualHardware, console: str)
         child(serial, "target", port=port)
     if hardware.serial_ports:
         child(child(devices, "console", type="pty"), "target", type="serial", port=0)
+
+
+def _add_sound(devices: Element, model: str | None) -> None:
+    if model is None:
+        return
+    if model not in _SOUNDS:
+        message = f"sound is {model[:40]}: should be one of {', '.join(_SOUNDS)}"
+        raise HostRefused("hardware_unsupported", message, key="sound")
+    child(devices, "sound", model=model)
 
 
 def _add_video(devices: Element, hardware: VirtualHardware) -> None:

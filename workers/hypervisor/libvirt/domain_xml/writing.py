@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree.ElementTree import Element, register_namespace, tostring
 
+from models.errors import HostRefused
 from models.hardware import Placement
 from models.ids import InstanceId
 from models.messages.base import parse
@@ -102,6 +103,9 @@ def _add_metadata(domain: Element, guest: GuestDefinition, *, waiting: bool) -> 
 def _add_boot(domain: Element, guest: GuestDefinition) -> None:
     hardware = guest.hardware
     uefi = hardware.firmware == "uefi" or hardware.secure_boot
+    if uefi and hardware.firmware == "bios":
+        message = "secure_boot is set beside firmware bios: it needs uefi"
+        raise HostRefused("hardware_unsupported", message, key="secure_boot")
     boot = child(domain, "os", firmware="efi" if uefi else None)
     machine = hardware.machine_type or MACHINE
     child(boot, "type", "hvm", arch=hardware.architecture or "x86_64", machine=machine)
