@@ -103,6 +103,17 @@ class Fleet:
         )
         self._add(f"compute-{name}", arguments, environment)
 
+    def add_libvirt_host(self, name: str, *options: str) -> None:
+        """Add the compute worker of a host with libvirt."""
+        self.hosts.append(name)
+        environment = dict(self._environment)
+        for secret in ("CONDUCTOR_DATABASE_URL", "CONDUCTOR_RESULT_URL"):
+            del environment[secret]
+        arguments = ("compute", "--host", name, "--hypervisor", "libvirt", *options)
+        self._add(
+            f"compute-{name}", (*arguments, "--state-dir", str(self.directory)), environment
+        )
+
     def start(self, *names: str) -> None:
         """Start members (all that do not run, without names) and return when they consume."""
         chosen = [self.members[n] for n in names] if names else list(self.members.values())

@@ -215,7 +215,7 @@ class LibvirtHypervisor:
         xml = domain_xml(instance_id, spec, self.host.context, ())
 
         def check(connection: Any) -> None:
-            connection.domainXMLToNative(libvirt.VIR_CONNECT_DOMAIN_XML_NATIVE_QEMU, xml)
+            connection.domainXMLToNative("qemu-argv", xml)
 
         self.connection.call(f"check {instance_id}", check)
 
