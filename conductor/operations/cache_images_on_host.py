@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from conductor.operations.engine.definition import DispatchToHost, NewOperation, Operation, Outcome
+from conductor.operations.steps.build_request import image_of, image_value
+from conductor.operations.steps.image_sources import image_file
 from conductor.store import OperationRecord, UnitOfWork
 from models.json_types import Json
 
@@ -23,9 +25,10 @@ cache_images_on_host = Operation("cache_images_on_host", Cache)
 
 
 @cache_images_on_host.step
-def fetch(cache: Cache, _: UnitOfWork) -> Outcome[Cache]:
+def fetch(cache: Cache, uow: UnitOfWork) -> Outcome[Cache]:
     """Tell the host; what it has already costs nothing, so there is nothing to undo either."""
-    args = {"images": list(cache.images)}
+    images = [image_file(image_value(image_of(name, uow, "images"))) for name in cache.images]
+    args = {"images": [image.to_json() for image in images]}
     return DispatchToHost(cache, cache.host, None, "cache_images", args, timeout_s=FETCH_TIMEOUT_S)
 
 

@@ -110,9 +110,7 @@ class Fleet:
         for secret in ("CONDUCTOR_DATABASE_URL", "CONDUCTOR_RESULT_URL"):
             del environment[secret]
         arguments = ("compute", "--host", name, "--hypervisor", "libvirt", *options)
-        self._add(
-            f"compute-{name}", (*arguments, "--state-dir", str(self.directory)), environment
-        )
+        self._add(f"compute-{name}", (*arguments, "--state-dir", str(self.directory)), environment)
 
     def start(self, *names: str) -> None:
         """Start members (all that do not run, without names) and return when they consume."""

@@ -20,6 +20,7 @@ from tests.environment.libvirt_hosts import LibvirtHost
 from tests.hypervisors.plain_disks import PlainDisks
 from tests.limits import wait_for
 from workers.hypervisor.libvirt.connection import LibvirtConnection
+from workers.hypervisor.libvirt.domain_control import DomainControl
 from workers.hypervisor.libvirt.domain_xml.host_context import HostContext
 from workers.hypervisor.libvirt.libvirt_hypervisor import LibvirtHost as Reached
 from workers.hypervisor.libvirt.libvirt_hypervisor import LibvirtHypervisor
@@ -35,7 +36,7 @@ class Host:
 
     def said(self, instance_id: InstanceId) -> str:
         """What a guest has written to its console on this host."""
-        log = self.hypervisor.host.context.guests / instance_id / "console.log"
+        log = self.hypervisor.control.context.guests / instance_id / "console.log"
         return log.read_text(errors="replace") if log.exists() else ""
 
     def says(self, instance_id: InstanceId, pattern: str) -> re.Match[str]:
@@ -102,10 +103,12 @@ def placed(*cells: dict[str, Any]) -> dict[str, Any]:
 def _hypervisor(daemon: LibvirtHost, image: Path) -> LibvirtHypervisor:
     guests = daemon.folder / "guests"
     guests.mkdir()
-    reached = Reached(HostContext("qemu", guests, {0: 0b11}), daemon.migration_uri, "127.0.0.1")
+    context = HostContext("qemu", guests, {0: 0b11})
+    control = DomainControl(LibvirtConnection(daemon.uri), context)
+    reached = Reached(daemon.migration_uri, "127.0.0.1")
     disks = PlainDisks(guests, image)
     hardware: Callable[[], Hardware] = lambda: Hardware(HostTopology())  # noqa: E731  # read at each call
-    return LibvirtHypervisor(LibvirtConnection(daemon.uri), reached, disks, hardware)
+    return LibvirtHypervisor(control, reached, disks, hardware)
 
 
 def _need_real_guests() -> None:

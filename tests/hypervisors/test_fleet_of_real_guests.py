@@ -36,6 +36,7 @@ class RealFleet:
                 *("--libvirt", daemon.uri, "--migration-uri", daemon.migration_uri),
                 *("--migration-address", "127.0.0.1", "--image-store", f"file://{store}"),
                 *("--image-folder", str(libvirt_hosts.CACHE), "--image-cache-gib", "1"),
+                *("--disk-port", "0"),
                 *("--shared-cpus", "0", "--dedicated-cpus", "1"),
             )
 
@@ -47,7 +48,15 @@ class RealFleet:
         said("images", "create", "tiny", "--source", str(image), "--format", "raw")
         for name, *more in (
             ("plain", "--vcpus", "1", "--memory-mb", "128"),
-            ("pinned", "--vcpus", "1", "--memory-mb", "128", "--extra-spec", "hw:cpu_policy=dedicated"),
+            (
+                "pinned",
+                "--vcpus",
+                "1",
+                "--memory-mb",
+                "128",
+                "--extra-spec",
+                "hw:cpu_policy=dedicated",
+            ),
             ("roomy", "--vcpus", "1", "--memory-mb", "160", "--root-gb", "1"),
         ):
             said("flavors", "create", name, *more)
@@ -186,9 +195,9 @@ def test_a_pinned_guest_is_on_the_cpu_that_was_claimed(real: RealFleet) -> None:
     daemon = real.daemons[shown["host"]]
     pid = daemon.emulator_pid(shown["id"])
     vcpus = [
-        Path(f"/proc/{pid}/task/{task}/status").read_text()
-        for task in os.listdir(f"/proc/{pid}/task")
-        if "CPU 0" in Path(f"/proc/{pid}/task/{task}/comm").read_text()
+        (task / "status").read_text()
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        if "CPU 0" in (task / "comm").read_text()
     ]
     assert [re.findall(r"Cpus_allowed_list:\s*(\S+)", status) for status in vcpus] == [["1"]]
     real.do("delete", "pinned")

@@ -190,7 +190,7 @@ def test_a_daemon_that_is_killed_is_connected_to_again_and_the_guest_has_run_on(
     here.hypervisor.spawn(guest, definition())
     here.says(guest, r"^TICK 1$")
     before = here.daemon.emulator_pid(guest)
-    connection = here.hypervisor.connection
+    connection = here.hypervisor.control.connection
     connection.call("lose the connection", lambda found: found.close())
     time.sleep(0.1)
     assert power(here, guest) == "running"

@@ -30,6 +30,9 @@ AFTERWARDS = {
     "destroy": None,
     "power_on": "running",
     "power_off": "shutdown",
+    "pause": "paused",
+    "suspend": "suspended",
+    "reboot": "running",
     "copy": "shutdown",
     "abort_copy": "running",
     "activate": "running",
@@ -47,6 +50,8 @@ def could(verb: str, domain: GuestDomain | None) -> bool:
         return domain.copied_to is not None
     if verb in {"offer_disk", "take_disk"}:
         return domain.power != "running"
+    if verb in {"pause", "suspend", "reboot"}:
+        return domain.power == AFTERWARDS[verb]
     return verb not in {"activate", "check_source"} or domain.power == "running"
 
 

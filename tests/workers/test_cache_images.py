@@ -9,6 +9,7 @@ import pytest
 
 from models.errors import Unreachable
 from models.ids import InstanceId
+from models.messages.guests.image_files import ImageFile
 from tests.workers.world import HARDWARE, PROMPT, World, instruction
 from workers.hypervisor.fault_injection import Call, FaultProfile, FaultRates, InjectedFault, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
@@ -19,7 +20,9 @@ OWNER = InstanceId(str(uuid.uuid5(uuid.NAMESPACE_DNS, "host-1")))
 
 def told(world: World, fence: int, *images: str) -> None:
     agent = world.agent()
-    agent.receive(instruction("cache_images", fence, OWNER, {"images": list(images)}))
+    agent.receive(
+        instruction("cache_images", fence, OWNER, {"images": [{"id": image} for image in images]})
+    )
     agent.kill()
 
 
@@ -82,9 +85,9 @@ def test_another_loss_is_no_damage_and_is_reported_as_itself() -> None:
 def test_the_cache_outlives_the_process_and_a_damaged_list_only_costs_downloads(
     tmp_path: Path,
 ) -> None:
-    SimulatedHypervisor(HARDWARE, tmp_path).cache_image(OWNER, "a")
+    SimulatedHypervisor(HARDWARE, tmp_path).cache_image(OWNER, ImageFile(id="a"))
     second = SimulatedHypervisor(HARDWARE, tmp_path)
-    second.cache_image(OWNER, "a")
+    second.cache_image(OWNER, ImageFile(id="a"))
     assert second.images() == {"a"}
     assert second.effects(OWNER, "cache_images") == 0
     (tmp_path / "images.json").write_text("[")
@@ -97,5 +100,5 @@ def test_damage_can_be_injected_at_a_rate() -> None:
     )
     hypervisor = SimulatedHypervisor(HARDWARE, injected_faults=lambda _: injected_fault)
     with pytest.raises(Unreachable) as lost:
-        hypervisor.cache_image(OWNER, "a")
+        hypervisor.cache_image(OWNER, ImageFile(id="a"))
     assert lost.value.code == "image_corrupt"

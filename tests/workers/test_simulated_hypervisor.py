@@ -11,6 +11,7 @@ import pytest
 from models.errors import Broken, HostRefused, Rejected, Unreachable
 from models.ids import InstanceId
 from models.messages.guests.guest_copies import CopyTarget
+from models.messages.guests.image_files import ImageFile
 from tests.workers.world import HARDWARE, OTHER_VM, VM, placement, spec, until
 from workers.hypervisor.fault_injection import Call, FaultProfile, FaultRates, InjectedFault, seeded
 from workers.hypervisor.fenced_hypervisor import AgentDead, FencedHypervisor
@@ -199,7 +200,7 @@ def test_a_cut_fence_lets_nothing_pass() -> None:
         lambda: fenced.rebuild(VM, spec(vcpus=2)),
         lambda: fenced.check_target(OTHER_VM, spec()),
         lambda: fenced.copy(VM, CopyTarget(target="host-2"), lambda _: None),
-        lambda: fenced.cache_image(VM, "img"),
+        lambda: fenced.cache_image(VM, ImageFile(id="img")),
     )
     for other in others:
         with pytest.raises(AgentDead):

@@ -106,7 +106,7 @@ def default_args(verb: str) -> dict[str, Any]:
         return {"target": "host-2"}
     if verb == "take_disk":
         return {"disk": disk_image(InstanceId("other"), "data").to_json()}
-    return {"images": ["img"]} if verb == "cache_images" else {}
+    return {"images": [{"id": "img"}]} if verb == "cache_images" else {}
 
 
 @dataclass

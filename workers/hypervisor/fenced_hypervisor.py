@@ -11,6 +11,7 @@ from typing import Any
 from models.ids import InstanceId
 from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.image_files import ImageFile
 from models.messages.guests.root_disks import DiskImage
 from workers.hypervisor.ports import GuestDomain, Hardware, Hypervisor, OnChange, OnProgress
 
@@ -159,10 +160,10 @@ class FencedHypervisor:
         """Return the ids of the images that are cached."""
         return self._hypervisor.images()
 
-    def cache_image(self, owner: InstanceId, image_id: str) -> None:
+    def cache_image(self, owner: InstanceId, image: ImageFile) -> None:
         """Have an image in the cache; `AgentDead` once cut."""
         with self._calling(owner):
-            self._hypervisor.cache_image(owner, image_id)
+            self._hypervisor.cache_image(owner, image)
 
     def abort(self, instance_id: InstanceId) -> None:
         """Make the calls that run for this instance end now."""

@@ -10,6 +10,7 @@ from models.hardware import HostTopology
 from models.ids import InstanceId
 from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.image_files import ImageFile
 from models.messages.guests.root_disks import DiskImage
 
 Power = Literal["running", "paused", "suspended", "shutdown", "crashed", "nostate"]
@@ -194,7 +195,7 @@ class Hypervisor(Protocol):
         """Return the ids of the images that are cached, each of them whole."""
         ...
 
-    def cache_image(self, owner: InstanceId, image_id: str) -> None:
+    def cache_image(self, owner: InstanceId, image: ImageFile) -> None:
         """Have an image in the cache; `Unreachable` (`image_corrupt`), nothing kept, if damaged.
 
         `owner` stands for the host where `abort` names an instance.

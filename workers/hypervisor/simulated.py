@@ -15,6 +15,7 @@ from models.errors import Broken, HostRefused
 from models.ids import InstanceId
 from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.image_files import ImageFile
 from models.messages.guests.root_disks import DiskImage
 from workers.hypervisor.fault_injection import Call, InjectedFault, InjectedFaults, always_done
 from workers.hypervisor.guest_changes import (
@@ -281,9 +282,9 @@ class SimulatedHypervisor:
         with self._lock:
             return self._images
 
-    def cache_image(self, owner: InstanceId, image_id: str) -> None:
+    def cache_image(self, owner: InstanceId, image: ImageFile) -> None:
         """Have an image in the cache; nothing is kept of one that comes damaged."""
-        self._call(owner, CACHE_IMAGES, lambda: self._cache(owner, image_id), wait)
+        self._call(owner, CACHE_IMAGES, lambda: self._cache(owner, image.id), wait)
 
     def abort(self, instance_id: InstanceId) -> None:
         """End the calls that run for this instance: `HostRefused`, nothing changed."""

@@ -13,6 +13,7 @@ import typer
 from conductor.cli.arguments import pairs, reserved_pages
 from conductor.processes.compute.libvirt_options import (
     DEFAULT_CACHE_GIB,
+    DEFAULT_DISK_PORT,
     LOCAL_LIBVIRT,
     LibvirtOptions,
 )
@@ -111,6 +112,9 @@ def compute(
     image_cache_gib: Annotated[
         int, typer.Option(min=1, help="Disk for the cache of images, not offered to guests.")
     ] = DEFAULT_CACHE_GIB,
+    disk_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Other hosts fetch disks here; 0 is any.")
+    ] = DEFAULT_DISK_PORT,
 ) -> None:
     """Carry out instructions on one host: one process a host, without a database."""
     worker = importlib.import_module("conductor.processes.compute.compute_process")
@@ -119,7 +123,9 @@ def compute(
     injected, traits = pairs(faults, "habit"), tuple(trait or ())
     real = None
     if hypervisor is Kind.LIBVIRT:
-        _refuse_useless({"--topology": topology, "--habit": faults})
+        _refuse_useless(
+            {"--topology": topology, "--habit": faults}, "simulated: a real host is what it is"
+        )
         real = LibvirtOptions(
             uri=libvirt,
             migration_uri=migration_uri,
@@ -131,16 +137,30 @@ def compute(
             image_store=image_store,
             image_folders=tuple(image_folder or ()),
             cache_gib=image_cache_gib,
+            disk_port=disk_port,
+        )
+    else:
+        _refuse_useless(
+            {
+                "--migration-uri": migration_uri,
+                "--migration-address": migration_address,
+                "--shared-cpus": shared_cpus,
+                "--dedicated-cpus": dedicated_cpus,
+                "--reserve-pages": reserve_pages,
+                "--image-store": image_store,
+                "--image-folder": image_folder,
+            },
+            "libvirt: a simulated host is as --topology says",
         )
     options = worker.ComputeOptions(host, topology, folder, injected, traits, real)
     raise typer.Exit(worker.run_compute(settings, options))
 
 
-def _refuse_useless(given: Mapping[str, object]) -> None:
-    """Raise `Rejected` for an option that only simulated hosts have, instead of ignoring it."""
+def _refuse_useless(given: Mapping[str, object], whose: str) -> None:
+    """Raise `Rejected` for an option that another hypervisor has, instead of ignoring it."""
     for option, value in given.items():
         if value:
-            message = f"{option} is for --hypervisor simulated: a real host is what it is"
+            message = f"{option} is for --hypervisor {whose}"
             raise Rejected("option_useless", message, key=option)
 
 

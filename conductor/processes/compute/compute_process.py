@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from conductor.exit_codes import DEFECT
+from conductor.processes.compute.chosen_hypervisor import ComputeOptions, chosen_hypervisor
 from conductor.processes.compute.compute_agent import compute_agent
-from conductor.processes.compute.libvirt_options import LibvirtOptions
-from conductor.processes.compute.simulated_hypervisor import hypervisor_of
 from conductor.processes.periodic import Job, periodic_jobs
 from conductor.processes.state_folders import make_folder
 from conductor.settings import Settings
-from models.errors import Broken, HostRefused, Rejected
+from models.errors import Broken, HostRefused
 from tasks.app import make_app
 from tasks.compute_tasks import Host, serve_compute
 from tasks.consuming.task_worker import check_broker
@@ -25,23 +20,10 @@ from tasks.flower.event_stream import Silence
 from tasks.sending.celery_carrier import CeleryCarrier
 from workers.actions.action_registry import VERBS
 from workers.agent import Agent
-from workers.hypervisor.ports import Hypervisor
 from workers.journal.journal_file import FileJournal
 
 DRAIN_S: Final = 30.0
 """How long running work may take after SIGTERM; a longer call is aborted and done again later."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeOptions:
-    """What the command line says of one host; all that outlives the process is in `directory`."""
-
-    host: str
-    topology: Path | None
-    directory: Path
-    faults: Mapping[str, str] = field(default_factory=dict)
-    traits: tuple[str, ...] = ()
-    libvirt: LibvirtOptions | None = None
 
 
 def run_compute(settings: Settings, options: ComputeOptions) -> int:
@@ -64,7 +46,7 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
     carrier = CeleryCarrier(app)
     try:
         check_broker(app, [host.name])
-        hypervisor = _hypervisor(options)
+        hypervisor = chosen_hypervisor(options)
         with compute_agent(settings, host.name, hypervisor, journal, carrier, end) as agent:
             code = _serve(settings, host, agent, carrier)
     finally:
@@ -73,20 +55,6 @@ def run_compute(settings: Settings, options: ComputeOptions) -> int:
     if refused:
         raise refused[0]
     return code
-
-
-def _hypervisor(options: ComputeOptions) -> Hypervisor:
-    folder = options.directory / "hypervisor"
-    if options.libvirt is None:
-        return hypervisor_of(folder, options.topology, options.faults, options.traits)
-    # Its binding is compiled, and there only where libvirt is.
-    try:
-        module = importlib.import_module("conductor.processes.compute.libvirt_hypervisor")
-    except ImportError as error:
-        message = f"--hypervisor libvirt needs {error.name}: deploy/hypervisor/install --binding"
-        raise Rejected("binding_missing", message, key="--hypervisor") from error
-    made: Hypervisor = module.libvirt_hypervisor(options.host, folder, options.libvirt)
-    return made
 
 
 def _serve(settings: Settings, host: Host, agent: Agent, carrier: CeleryCarrier) -> int:

@@ -9,6 +9,8 @@ from models.hardware.host_config import HostConfig
 
 LOCAL_LIBVIRT = "qemu:///system"
 NOTHING_SET_ASIDE = HostConfig(None, None, None)
+DEFAULT_DISK_PORT = 16_515
+"""Where other hosts fetch the disks of guests that move to them."""
 DEFAULT_CACHE_GIB = 20
 """Disk that is not offered to guests: the cache of images may take so much."""
 
@@ -29,3 +31,4 @@ class LibvirtOptions:
     image_store: str | None = None
     image_folders: tuple[Path, ...] = ()
     cache_gib: int = DEFAULT_CACHE_GIB
+    disk_port: int = DEFAULT_DISK_PORT

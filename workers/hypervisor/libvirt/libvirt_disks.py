@@ -8,8 +8,10 @@ from models.errors import HostRefused
 from models.ids import InstanceId
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.image_files import ImageFile
-from models.messages.guests.root_disks import DiskImage, RootDisk
+from models.messages.guests.root_disks import DiskImage
 from workers.disks.disk_files import BYTES_PER_GIB
+from workers.disks.disk_offers import DiskOffers
+from workers.disks.disk_taking import take_disks
 from workers.disks.host_disks import ROOT, HostDisks
 from workers.hypervisor.libvirt.domain_xml.host_context import DiskName, GuestDisk
 from workers.images.file_work import FileWork
@@ -20,9 +22,10 @@ from workers.images.qemu_img import LOOK, run
 class LibvirtDisks:
     """`GuestDisks` over the files of a host; a disk that has yet to come has its name already."""
 
-    def __init__(self, disks: HostDisks, cache: ImageCache) -> None:
+    def __init__(self, disks: HostDisks, cache: ImageCache, offers: DiskOffers) -> None:
         self._disks = disks
         self._cache = cache
+        self._offers = offers
 
     def make(self, instance_id: InstanceId, guest: GuestDefinition, work: FileWork) -> None:
         """Have every disk; for a live migration, an empty root disk for libvirt to write to.
@@ -69,16 +72,16 @@ class LibvirtDisks:
         return self._disks.snapshot(instance_id, work)
 
     def offer(self, instance_id: InstanceId, work: FileWork) -> DiskImage:
-        """Offer the root disk by way of the image store, which other hosts read too."""
-        return self._disks.snapshot(instance_id, work)
+        """Let another host take all disks of the guest, by the ticket that is returned."""
+        return self._offers.offer(instance_id, work)
 
     def take(
         self, instance_id: InstanceId, guest: GuestDefinition, disk: DiskImage, work: FileWork
     ) -> str:
-        """Have the root disk from the image store; its checksum was proven on the way."""
-        origin = RootDisk(origin="snapshot", disk=disk)
-        self._disks.make(instance_id, guest.model_copy(update={"root_disk": origin}), work)
-        return disk.checksum
+        """Have the disks that another host offers, in the sizes of the guest; their checksum."""
+        checksum = take_disks(self._disks, instance_id, disk, work)
+        self._disks.resize(instance_id, guest, work)
+        return checksum
 
     def cached(self) -> frozenset[str]:
         """Return the ids of the images that are cached."""
@@ -96,6 +99,6 @@ class LibvirtDisks:
         if not size:
             message = f"the size of the root disk of instance {instance_id} is not known"
             raise HostRefused("disk_size_unknown", message, instance_id=instance_id)
-        made = self._disks.folder_of(instance_id) / "root.qcow2.making"
+        made = self._disks.folder_of(instance_id) / "root.qcow2.empty"
         run(["create", "-q", "-f", "qcow2", str(made), str(size)], LOOK, work)
         self._disks.receive(instance_id, {made: "root.qcow2"})
