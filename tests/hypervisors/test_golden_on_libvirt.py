@@ -29,6 +29,6 @@ def test_libvirt_defines_every_golden_guest_and_gives_it_back(
         finally:
             domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
 
-    kept = hosts[0].hypervisor.connection.call("define", define)
+    kept = hosts[0].hypervisor.control.connection.call("define", define)
     assert is_ours(kept)
     assert definition_in(kept) == GUESTS[name]
