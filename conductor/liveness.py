@@ -23,6 +23,8 @@ DEAF: Final = "deaf"
 """A host degraded for this sends heartbeats, but reads nothing: the reason begins with it."""
 HUNG: Final = "hung"
 """What a host is degraded for whose hypervisor calls do not end."""
+DISTRUSTS: Final = "distrusts this database"
+"""What a host is degraded for whose worker obeys another database, or a newer state of this one."""
 UNANSWERED_AFTER_S: Final = 30.0
 """A dispatch without a reply for longer is shown."""
 MOST_UNANSWERED: Final = 500

@@ -13,7 +13,7 @@ import structlog
 from conductor.liveness import ECHO_EVERY_S
 from conductor.reaper import reap
 from conductor.service_options import ServiceSettings
-from conductor.store import DeadLetter, Heartbeat, Store, UnitOfWork
+from conductor.store import DeadLetter, Heartbeat, Store, UnitOfWork, raise_generation
 from conductor.transactions import Transactions
 from conductor.undelivered import unsendable
 from conductor.upkeep import PeriodicWork, forget_processes
@@ -79,6 +79,7 @@ class Maintenance:
 
     def _write_heartbeat(self, uow: UnitOfWork) -> float:
         uow.heartbeats.put(Heartbeat(self._settings.name, CONDUCTOR, uow.now))
+        raise_generation(uow)
         return uow.now
 
     def _send_echo(self, now: float) -> None:

@@ -16,6 +16,7 @@ from models.errors import HostRefused, Unreachable
 from models.ids import HostName, InstanceId
 from models.messages.internal import (
     REGISTRATION_VERDICT,
+    TRUST_DATABASE,
     Canary,
     Instruction,
     OutgoingMessage,
@@ -33,9 +34,9 @@ from workers.call_watchdog import (
 from workers.hypervisor.fenced_hypervisor import FencedHypervisor
 from workers.hypervisor.ports import Hypervisor
 from workers.instruction_execution import InstructionExecution
-from workers.journal.instruction_ledger import Verdict
 from workers.journal.ports import Journal
 from workers.keyed_executor import KeyedExecutor, Policy, in_a_thread
+from workers.obedience import Obedience
 from workers.reporter import Post, retrying
 from workers.settings import WorkerSettings
 from workers.tracker import Tracker, Usage, usage
@@ -83,6 +84,7 @@ class Agent:
         self._reserved = reservation(self.settings)
         self._fenced = FencedHypervisor(self.hypervisor)
         self._record = Record(self.journal, self.settings, self.clock)
+        self._obedience = Obedience(self.host, self._record)
         self._tracker = Tracker(self.hypervisor.hardware())
         attempts = partial(retrying, self.settings, self._stopped)
         self._execution = InstructionExecution(
@@ -153,19 +155,28 @@ class Agent:
             if refusal := self._reports.registration_answered(instruction):
                 self.on_refused(refusal)
             return
+        if instruction.verb == TRUST_DATABASE:
+            if self._obedience.decided(instruction):
+                self._reports.submit_registration()
+                self._reports.flush_elsewhere()
+            return
         if self._is_astray(instruction):
             return
-        judgement = self._record.accept(instruction, self._execution.stale_reply(instruction))
-        if judgement is Verdict.NEW:
+        if disobeyed := self._obedience.refusal(instruction):
+            self._refuse(instruction, disobeyed)
+            return
+        accepted = self._record.accept(instruction, self._execution.stale_reply(instruction))
+        if isinstance(accepted, Reply):
+            self._reports.submit_reply(accepted)
+            self._reports.flush_elsewhere()
+        elif accepted:
             self._calls.put(instruction.instance_id, instruction)
             self._abort_overtaken()
-        elif isinstance(judgement, Reply):
-            self._reports.submit_reply(judgement)
-            self._reports.flush_elsewhere()
 
     def hear(self, canary: Canary) -> None:
-        """Note that a canary came through the queue: the next heartbeat says so."""
+        """Note that a canary came through the queue, and of which database: heartbeats say so."""
         self._watchdog.hear(canary)
+        self._obedience.hear(canary)
 
     def heartbeat(self) -> None:
         """Report that the host lives, and do what is due: unsent reports, inventory, compaction.
@@ -241,9 +252,12 @@ class Agent:
         structlog.get_logger().warning("instruction_astray", host=self.host, reason=message)
         if host == self.host:
             error = HostRefused("another_worker", f"the instruction: {message}", host=host)
-            self._reports.submit_reply(self._execution.error_reply(instruction, "refused", error))
-            self._reports.flush_elsewhere()
+            self._refuse(instruction, error)
         return True
+
+    def _refuse(self, instruction: Instruction, error: HostRefused) -> None:
+        self._reports.submit_reply(self._execution.error_reply(instruction, "refused", error))
+        self._reports.flush_elsewhere()
 
     def _work(self, instruction: Instruction) -> None:
         if self._phase is _Phase.DEAD:

@@ -8,8 +8,16 @@ from threading import RLock
 
 from models.errors import Broken, Unreachable
 from models.messages.internal import Instruction, Reply
-from workers.journal.entries import Accepted, Entry, Finished, Reported, Started, token_key
-from workers.journal.instruction_ledger import Judgement, Keeping, Ledger, Verdict
+from workers.journal.entries import (
+    Accepted,
+    Entry,
+    Finished,
+    Obeys,
+    Reported,
+    Started,
+    token_key,
+)
+from workers.journal.instruction_ledger import Keeping, Ledger, Verdict
 from workers.journal.ports import Journal
 from workers.settings import WorkerSettings
 
@@ -53,15 +61,30 @@ class Record:
             raise Broken("agent_not_started", "this agent has not been started")
         return self._ledger.started
 
+    @property
+    def obeys(self) -> Obeys | None:
+        """Return which database is obeyed; None before the first."""
+        with self._gate:
+            return self._ledger.obeys
+
+    def obey(self, obeys: Obeys) -> None:
+        """Return once it is durable which database is obeyed from here on."""
+        with self._gate:
+            if not self._open:
+                raise self.failure or Unreachable("agent_stopped", "this agent takes no more work")
+            self._write(obeys)
+        self.sync()
+
     def close(self) -> None:
         """Write nothing more."""
         with self._gate:
             self._open = False
 
-    def accept(self, instruction: Instruction, stale: Reply) -> Judgement:
-        """Judge an instruction and return once what that means is durable.
+    def accept(self, instruction: Instruction, stale: Reply) -> Reply | bool:
+        """Judge an instruction; return, once that is durable, its answer or whether to begin it.
 
-        `stale` is the answer recorded if it is too old. Raises `Unreachable` when closed.
+        `stale` is the answer recorded if it is too old; what is under way already is not begun.
+        Raises `Unreachable` when closed.
         """
         with self._gate:
             if self.failure is not None:
@@ -76,7 +99,7 @@ class Record:
                 judgement = stale
         # For duplicates too: what they repeat may not be on the disk yet.
         self.sync()
-        return judgement
+        return judgement if isinstance(judgement, Reply) else judgement is Verdict.NEW
 
     def overtaken(self, instruction: Instruction) -> bool:
         """Say whether a newer instruction for the same instance has been accepted."""

@@ -28,6 +28,7 @@ from models.messages.internal import (
 from workers.agent_record import Record
 from workers.hypervisor.ports import Hypervisor
 from workers.journal.entries import token_key
+from workers.obeyed_database import obeyed
 from workers.reporter import Post, Reporter
 from workers.reports import (
     Guests,
@@ -108,7 +109,7 @@ class AgentReports:
 
     def submit_heartbeat(self, write: Callable[[Sender], OutgoingMessage]) -> None:
         """Report that the host lives; `write` is called when the heartbeat is posted."""
-        self._reporter.submit(HEARTBEAT, lambda: write(self._sender))
+        self._reporter.submit(HEARTBEAT, lambda: write(self._introduced()))
 
     def submit_inventory(self, write: Callable[[], OutgoingMessage] | None = None) -> None:
         """Report every guest of the host: as listed when it is posted, or as already written."""
@@ -161,13 +162,17 @@ class AgentReports:
         log.warning("hardware_changed", host=self.host)
         self.submit_registration()
 
+    def _introduced(self) -> Sender:
+        self._sender.obeys = obeyed(self.record.obeys)
+        return self._sender
+
     def _posted(self, key: str) -> None:
         if not key.startswith(NOT_RECORDED):
             self.record.reported(key)
 
     def _registration(self) -> OutgoingMessage:
         return registration_message(
-            self._sender, self.record.started, self.hypervisor, self.reserved, self._guests()
+            self._introduced(), self.record.started, self.hypervisor, self.reserved, self._guests()
         )
 
     def _guests(self) -> Guests:

@@ -31,6 +31,7 @@ from models.messages.internal import (
     InventoryReport,
     LongCall,
     Note,
+    Obeyed,
     OutgoingMessage,
     Progress,
     Reply,
@@ -46,13 +47,15 @@ from workers.journal.entries import Started, token_key
 class Sender:
     """The sender of reports: the host and which life of its agent, whose reports it numbers.
 
-    `replaces` is the life in whose place this one registers, where the conductor has asked for it.
+    `replaces` is the life in whose place this one registers, where the conductor has asked for it;
+    `obeys` the database that it obeys.
     """
 
     def __init__(self, host: HostName, boot_id: str) -> None:
         self.host = host
         self.boot_id = boot_id
         self.replaces: str | None = None
+        self.obeys: Obeyed | None = None
         self._numbers = count(1)
 
     def next_number(self) -> int:
@@ -125,6 +128,7 @@ def registration_message(
         traits=hardware.traits,
         domains=guests.domains,
         accounting_degraded=guests.degraded,
+        obeys=sender.obeys,
     )
     return _report(
         REGISTRATION,
@@ -144,6 +148,7 @@ def heartbeat_message(
         heard_at=heard_at,
         running=running,
         hangs=hangs,
+        obeys=sender.obeys,
     )
     return _report(HEARTBEAT, beat, shown_arguments(host=sender.host))
 

@@ -16,12 +16,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from conductor.liveness import DEAF, HUNG, silent_before
+from conductor.hosts.database_trust import why_distrusted
+from conductor.liveness import DEAF, DISTRUSTS, HUNG, silent_before
 from conductor.operations.engine.completion import locked
 from conductor.operations.engine.wait_reasons import ON_HOST
-from conductor.store import DeadLetter, Heartbeat, Host, UnitOfWork
+from conductor.store import DeadLetter, Heartbeat, Host, UnitOfWork, identity_of
 from models.ids import compute_queue
-from models.messages.internal import CANARY, Canary, OutgoingMessage
+from models.messages.internal import CANARY, Canary, Obeyed, OutgoingMessage
 from models.messages.internal import Heartbeat as HeartbeatMessage
 from models.messages.versions import VERSION_UNSUPPORTED
 
@@ -43,20 +44,31 @@ def take_heartbeat(uow: UnitOfWork, message: HeartbeatMessage) -> OutgoingMessag
     """
     known = uow.heartbeats.lock(message.host) or Heartbeat(message.host, "compute", uow.now)
     work = tuple(call.to_json() for call in message.running)
-    beat = _heard(replace(known, kind="compute", seen_at=uow.now, work=work), message.heard_at)
+    obeys = message.obeys.to_json() if message.obeys else None
+    said = replace(known, kind="compute", seen_at=uow.now, work=work, obeys=obeys)
+    beat = _heard(said, message.heard_at)
     deaf = _is_deaf(uow, beat)
     due = message.heard_at is not None and uow.now - beat.called_at >= CALL_EVERY_S
-    if deaf or due or message.hangs or known.unheard_since or known.work != work:
+    news = known.work != work or known.obeys != beat.obeys
+    if deaf or due or message.hangs or known.unheard_since or news:
         host = uow.hosts.get(message.host)
         due = due and host is not None and _calls_now(host, beat, uow.now)
         if host is not None:
-            _judge(uow, host, deaf=deaf, hangs=message.hangs, waits=beat.unheard_since > 0)
+            why = why_distrusted(identity_of(uow), beat.obeys)
+            waits = beat.unheard_since > 0
+            _judge(uow, host, distrusts=why, deaf=deaf, hangs=message.hangs, waits=waits)
     if not due:
         uow.heartbeats.put(beat)
         return None
     since = beat.unheard_since or uow.now
     uow.heartbeats.put(replace(beat, called_at=uow.now, unheard_since=since))
-    return OutgoingMessage(compute_queue(message.host), CANARY, Canary(sent_at=uow.now).to_json())
+    return _canary(uow, message.host)
+
+
+def _canary(uow: UnitOfWork, host: str) -> OutgoingMessage:
+    identity = identity_of(uow)
+    canary = Canary(sent_at=uow.now, database=identity.id, generation=identity.generation)
+    return OutgoingMessage(compute_queue(host), CANARY, canary.to_json())
 
 
 def reset_canaries(uow: UnitOfWork, host: str) -> None:
@@ -64,6 +76,22 @@ def reset_canaries(uow: UnitOfWork, host: str) -> None:
     known = uow.heartbeats.lock(host)
     if known is not None:
         uow.heartbeats.put(replace(known, called_at=0.0, unheard_since=0.0, work=()))
+
+
+def note_obeyed(uow: UnitOfWork, name: str, obeyed: Obeyed | None) -> None:
+    """Keep which database a worker that registers obeys; degrade its host if that is another."""
+    known, host = uow.heartbeats.lock(name), uow.hosts.get(name)
+    if known is None or host is None:
+        return
+    obeys = obeyed.to_json() if obeyed else None
+    uow.heartbeats.put(replace(known, obeys=obeys))
+    why = why_distrusted(identity_of(uow), obeys)
+    if why is not None:
+        _note(uow, host, _distrusts(why))
+
+
+def _distrusts(why: str) -> str:
+    return f"{DISTRUSTS}: {why}; see `hosts trust-database`"
 
 
 def refused(uow: UnitOfWork, canary: DeadLetter) -> None:
@@ -111,9 +139,14 @@ def _calls_now(host: Host, beat: Heartbeat, now: float) -> bool:
     return not unread or now - beat.called_at >= CALL_THE_DEAF_EVERY_S
 
 
-def _judge(uow: UnitOfWork, host: Host, *, deaf: bool, hangs: bool, waits: bool) -> None:
+def _judge(
+    uow: UnitOfWork, host: Host, *, distrusts: str | None, deaf: bool, hangs: bool, waits: bool
+) -> None:
     """Say of a host what is known now; one whose canary is on its way stays what it was."""
     was_deaf = (host.degraded or "").startswith(DEAF)
+    if distrusts is not None:
+        _note(uow, host, _distrusts(distrusts))
+        return
     if was_deaf and (deaf or waits):
         return
     if deaf:
@@ -137,7 +170,7 @@ def _note(uow: UnitOfWork, seen: Host, reason: str | None) -> None:
 
 
 def _is_news(host: Host, reason: str | None) -> bool:
-    ours = host.degraded is None or host.degraded.startswith((DEAF, HUNG))
+    ours = host.degraded is None or host.degraded.startswith((DEAF, DISTRUSTS, HUNG))
     return ours and host.degraded != reason
 
 

@@ -24,7 +24,7 @@ from conductor.operations.engine.wait_reasons import ON_HOST, awaits
 from conductor.operations.steps.instance_steps import lost_guest, without_guest
 from conductor.placement.consistency.changed_hardware import refresh_reason
 from conductor.placement.consistency.guest_differences import GUESTS_DIFFER, difference
-from conductor.store import Host, Instance, Registration, Removal, UnitOfWork
+from conductor.store import Host, Instance, Registration, Removal, UnitOfWork, identity_of
 from models.ids import is_uuid
 from models.json_types import Json
 from models.lifecycle import UNFINISHED, InstanceState, PowerState
@@ -178,7 +178,11 @@ def _remove_again(uow: UnitOfWork, removal: Removal) -> None:
         root_id=removal.operation_id,
     )
     instruction = Instruction(
-        token=token, instance_id=removal.instance_id, verb=DESTROY, host=removal.host
+        token=token,
+        instance_id=removal.instance_id,
+        verb=DESTROY,
+        host=removal.host,
+        database=identity_of(uow).id,
     )
     uow.post(instruction_message(removal.host, instruction, removal.operation_id))
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 import structlog
 
 from conductor.hosts.admission import Admitted, Verdict, admit, note_report, register_worker
-from conductor.hosts.canary import reset_canaries
+from conductor.hosts.canary import note_obeyed, reset_canaries
 from conductor.hosts.reconciliation import reconcile
 from conductor.operations.engine.wait_reasons import ON_HOST
 from conductor.placement.consistency.changed_hardware import guests_on, with_reported
@@ -74,6 +74,7 @@ def register_host(
         ),
     )
     reset_canaries(uow, host_registration.host)
+    note_obeyed(uow, host_registration.host, host_registration.obeys)
     _dispatch_again(uow, host_registration, before)
     return verdict
 

@@ -4,6 +4,7 @@ All others import from here; which database is behind the ports is known to `ope
 """
 
 from conductor.store.change_feed import Follower
+from conductor.store.database_identity import GENERATION_S, identity_of, raise_generation
 from conductor.store.ports import (
     Changes,
     DeadLetters,
@@ -29,6 +30,7 @@ from conductor.store.records import (
     Event,
     Heartbeat,
     Host,
+    Identity,
     Instance,
     Inventory,
     Migration,
@@ -43,6 +45,7 @@ from conductor.store.records import (
 
 __all__ = [
     "DISPATCHES",
+    "GENERATION_S",
     "WAITS_ON_HOST",
     "WAITS_ON_SCHEDULER",
     "Allocation",
@@ -56,6 +59,7 @@ __all__ = [
     "Heartbeat",
     "Heartbeats",
     "Host",
+    "Identity",
     "Instance",
     "Instances",
     "Inventory",
@@ -74,5 +78,7 @@ __all__ = [
     "Tally",
     "UnitOfWork",
     "Versioned",
+    "identity_of",
     "nothing",
+    "raise_generation",
 ]

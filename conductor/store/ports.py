@@ -15,6 +15,7 @@ from conductor.store.records import (
     Event,
     Heartbeat,
     Host,
+    Identity,
     Instance,
     Migration,
     OperationRecord,
@@ -206,6 +207,7 @@ class UnitOfWork(Protocol):
     allocations: Rows[Allocation]
     migrations: Rows[Migration]
     heartbeats: Heartbeats
+    identity: Rows[Identity]
     registrations: Rows[Registration]
     removals: Removals
     events: Rows[Event]

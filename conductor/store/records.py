@@ -231,7 +231,8 @@ class Heartbeat:
     Of a host, `boot_id` is the life of its worker that spoke, `sequence` the number of the newest
     report of that life, and `listed` that of the newest list of guests that was taken in: older
     ones are old news, whatever any clock says. `reported_at` is used by the conductors' echo.
-    Its newest canary left at `called_at`, the oldest unheard at `unheard_since` (0: none).
+    Its newest canary left at `called_at`, the oldest unheard at `unheard_since` (0: none). `obeys`
+    is the database that it says it obeys ({database, generation, outdated}).
     """
 
     name: str
@@ -244,6 +245,20 @@ class Heartbeat:
     boot_id: str = ""
     sequence: int = 0
     listed: int = 0
+    obeys: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells this database from every other, and how far it has got; there is one.
+
+    `generation` grows while conductors run: a copy that was restored has an older one. It was
+    raised at `raised_at`.
+    """
+
+    id: str
+    generation: int = 1
+    raised_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from conductor.store.records import (
     Event,
     Heartbeat,
     Host,
+    Identity,
     Instance,
     Migration,
     OperationRecord,
@@ -247,8 +248,10 @@ HEARTBEATS: Final = Shape(
     Heartbeat,
     key=("name",),
     sorted_by="seen_at",
-    codecs={"work": codecs.JSON_TUPLE},
+    codecs={"work": codecs.JSON_TUPLE, "obeys": codecs.JSON},
 )
+
+IDENTITY: Final = Shape("identity", Identity)
 
 REGISTRATIONS: Final = Shape(
     "registrations",

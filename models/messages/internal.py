@@ -34,6 +34,8 @@ Moment = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
 """Seconds since 1970 by some clock."""
 REGISTRATION_VERDICT = "registration"
 """The verb of the answer to a registration; it is about no instance."""
+TRUST_DATABASE = "trust_database"
+"""The verb by which an operator has a worker obey another database; it is about no instance."""
 CANARY = COMPUTE + "canary"
 MOST_REASON, MOST_REFUSED_BODY = 1_000, 16_384
 """Characters of a refusal's reason, and of what it shows of the message."""
@@ -87,7 +89,8 @@ class Token(Message):
 class Instruction(Versioned):
     """Work for one host. Verbs are the modules of `workers/actions`; its task name ends in one.
 
-    `host` and `worker_id` are whom it is for: queues can be shared by mistake.
+    `host` and `worker_id` are whom it is for: queues can be shared by mistake. `database` is the id
+    of the database that it comes from: a worker obeys one.
     """
 
     task: ClassVar[str] = COMPUTE + "instruction"
@@ -99,6 +102,31 @@ class Instruction(Versioned):
     expires_at: Moment | None = None
     host: str | None = None
     worker_id: str | None = None
+    database: str | None = None
+
+
+class Obeyed(Message):
+    """The database that a worker obeys, and the newest generation of it that it knows.
+
+    `outdated`: it has seen an older generation since, as of a copy that was restored. Then it obeys
+    nothing until an operator decides.
+    """
+
+    database: Words
+    generation: Counter
+    outdated: bool = False
+
+
+class TrustedDatabase(Message):
+    """An operator trusts this database: `args` of an instruction with that verb.
+
+    It counts for a worker that obeys the database `instead_of`, and for no other: the message may
+    be old.
+    """
+
+    database: Words
+    generation: Counter
+    instead_of: Words
 
 
 class RegistrationAnswer(Message):
@@ -206,7 +234,7 @@ class HostRegistration(Versioned):
     `worker_id` is made once for a state directory, `machine_id` is the hypervisor's, `machine_boot`
     the running kernel's. `boot` counts the starts on that state directory, `boot_id` names this
     one, `sequence` counts its reports, whatever clocks say. `replaces` is the life in whose
-    place it registers.
+    place it registers. `obeys` is the database that it obeys, absent before its first.
     """
 
     task: ClassVar[str] = REGISTRATION
@@ -227,6 +255,7 @@ class HostRegistration(Versioned):
     traits: tuple[Words, ...] = ()
     domains: tuple[Domain, ...] = ()
     accounting_degraded: tuple[str, ...] = ()
+    obeys: Obeyed | None = None
 
 
 class LongCall(Message):
@@ -239,11 +268,16 @@ class LongCall(Message):
 
 
 class Canary(Versioned):
-    """Proves that a host reads its queue: its next heartbeat says that this one was heard."""
+    """Proves that a host reads its queue: its next heartbeat says that this one was heard.
+
+    It says which database its sender has, and of which generation: see `Obeyed`.
+    """
 
     task: ClassVar[str] = CANARY
 
     sent_at: Moment
+    database: Words | None = None
+    generation: Counter = 0
 
 
 class Heartbeat(Versioned):
@@ -262,6 +296,7 @@ class Heartbeat(Versioned):
     heard_at: Moment | None = None
     running: Annotated[tuple[LongCall, ...], Field(max_length=MOST_CALLS)] = ()
     hangs: bool = False
+    obeys: Obeyed | None = None
 
 
 class InventoryReport(Versioned):

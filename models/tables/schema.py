@@ -266,10 +266,11 @@ HEARTBEATS: Final = Table(
     _text("boot_id"),
     _count("sequence"),
     _count("listed"),
+    _json("obeys", absent=True),
 )
 
-# One row: what tells this database from every other, made once, when its tables were.
-IDENTITY: Final = Table("identity", METADATA, _key())
+# One row: what tells this database from every other, and how far it has got.
+IDENTITY: Final = Table("identity", METADATA, _key(), _count("generation"), _time("raised_at"))
 
 REGISTRATIONS: Final = Table(
     "registrations",

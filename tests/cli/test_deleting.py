@@ -39,7 +39,7 @@ def test_all_in_a_state_are_deleted_only_once_that_is_confirmed(stocked: Cli) ->
     chosen = ("--state", "error", "--of-project", "bulk")
     unsure = stocked("delete", *chosen)
     assert (unsure.code, unsure.out) == (2, "")
-    assert "3 instances would be deleted (refused-1, refused-2, refused-3)" in unsure.err
+    assert "deleting 3 instances: refused-1, refused-2, refused-3: say --yes" in unsure.err
     assert "--yes" in unsure.err
     asked = stocked("delete", *chosen, "--yes", "--wait", "-o", "json")
     assert asked.code == 0, asked.err

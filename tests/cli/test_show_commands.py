@@ -328,3 +328,11 @@ def test_a_request_over_a_broker_that_is_away_is_exit_code_4(
     assert refused.code == 4
     assert one_line(refused.err)
     assert "secret" not in refused.err
+
+
+def test_a_database_that_every_host_obeys_needs_no_decision(here: Cli) -> None:
+    assert "every host obeys" in here("hosts", "trust-database", "--all").err
+    assert here("hosts", "trust-database").code == 2
+    refused = here("hosts", "trust-database", "gamma", "--yes")
+    assert refused.code == 2
+    assert "gamma" in refused.err

@@ -132,6 +132,8 @@ _AUDIT: dict[str, Any] = {
     "domains": [_DOMAIN],
     "accounting_degraded": [INSTANCE_ID],
 }
+_DATABASE = "3f0c5b7e-52d8-4a8e-9d0c-6a3a1f9be001"
+_OBEYED = {"database": _DATABASE, "generation": 812, "outdated": False}
 _ERROR = {"kind": "HostRefused", "code": "disk_full", "message": "no room", "data": {"free_gb": 1}}
 
 INTERNAL_EXAMPLES: Mapping[str, dict[str, Any]] = {
@@ -158,6 +160,7 @@ INTERNAL_EXAMPLES: Mapping[str, dict[str, Any]] = {
         "expires_at": 1_700_000_600.0,
         "host": "rack1-07",
         "worker_id": "w3",
+        "database": _DATABASE,
     },
     "compute.spawn": _SPAWN,
     "reports.reply": {
@@ -197,6 +200,7 @@ INTERNAL_EXAMPLES: Mapping[str, dict[str, Any]] = {
         "disk_gb": 1000,
         "reserved": {"memory_mib": 512, "disk_gb": 10, "vcpus": 1},
         "traits": ["HW_CPU_X86_AVX2"],
+        "obeys": _OBEYED,
     },
     "reports.heartbeat": {
         "version": 1,
@@ -213,8 +217,14 @@ INTERNAL_EXAMPLES: Mapping[str, dict[str, Any]] = {
             }
         ],
         "hangs": False,
+        "obeys": _OBEYED,
     },
-    "compute.canary": {"version": 1, "sent_at": 1_767_225_600.0},
+    "compute.canary": {
+        "version": 1,
+        "sent_at": 1_767_225_600.0,
+        "database": _DATABASE,
+        "generation": 812,
+    },
     "reports.manifest": _AUDIT,
 }
 

@@ -17,6 +17,7 @@ _TABLES = (
     "allocations",
     "migrations",
     "heartbeats",
+    "identity",
     "registrations",
     "removals",
     "decisions",
@@ -35,9 +36,14 @@ def copied(store: Store) -> Copy:
 
 
 def restore(world: World, copy: Copy) -> None:
-    """Put a copy, perhaps an empty one, in the place of the database, as a restore does."""
+    """Put a copy, perhaps an empty one, in the place of the database, as a restore does.
+
+    A copy is the database that it was; an empty one is another.
+    """
     fresh = MemoryStore(clock=lambda: world.now)
     with fresh.begin() as uow:
+        for own in uow.identity.where() if copy.get("identity") else ():
+            uow.identity.drop(own.id)
         for name, records in copy.items():
             getattr(uow, name).add_many(list(records))
     world.store = Mortal(fresh)

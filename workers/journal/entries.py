@@ -1,4 +1,4 @@
-"""The five things a journal says, and their JSON."""
+"""The six things a journal says, and their JSON."""
 
 from __future__ import annotations
 
@@ -57,7 +57,21 @@ class Started:
     boot: int
 
 
-Entry: TypeAlias = Accepted | Finished | Reported | Seen | Started
+@dataclass(frozen=True, slots=True)
+class Obeys:
+    """The database that is obeyed, its newest generation that is known, and when it was said.
+
+    `heard_at` is of the newest canary (its sender's clock). `outdated`: an older generation was
+    seen later, and nothing is obeyed until an operator decides.
+    """
+
+    database: str
+    generation: int
+    heard_at: float = 0.0
+    outdated: bool = False
+
+
+Entry: TypeAlias = Accepted | Finished | Reported | Seen | Started | Obeys
 
 
 def token_key(token: Token) -> str:
@@ -85,6 +99,14 @@ def entry_to_json(entry: Entry) -> dict[str, Any]:
             }
         case Started(worker_id, boot):
             return {"kind": "started", "worker_id": worker_id, "boot": boot}
+        case Obeys(database, generation, heard_at, outdated):
+            return {
+                "kind": "obeys",
+                "database": database,
+                "generation": generation,
+                "heard_at": heard_at,
+                "outdated": outdated,
+            }
 
 
 def entry_from_json(data: Mapping[str, Any]) -> Entry:
@@ -110,4 +132,12 @@ def entry_from_json(data: Mapping[str, Any]) -> Entry:
             return Seen(at, instance_id, fence, key, done)
         case {"kind": "started", "worker_id": worker_id, "boot": boot}:
             return Started(worker_id, boot)
+        case {
+            "kind": "obeys",
+            "database": database,
+            "generation": generation,
+            "heard_at": heard_at,
+            "outdated": outdated,
+        }:
+            return Obeys(database, generation, heard_at, outdated)
     raise Broken("journal_unknown", f"the journal has an entry of unknown kind: {data!r:.80}")

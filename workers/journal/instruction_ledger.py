@@ -12,6 +12,7 @@ from workers.journal.entries import (
     Accepted,
     Entry,
     Finished,
+    Obeys,
     Reported,
     Seen,
     Started,
@@ -57,6 +58,7 @@ class Ledger:
         self._answers: dict[str, _Answer] = {}
         self._seen: dict[str, Seen] = {}
         self.started: Started | None = None
+        self.obeys: Obeys | None = None
         self.entries = 0
         for entry in entries:
             self.add(entry)
@@ -81,6 +83,11 @@ class Ledger:
                 self._seen[instance_id] = entry
             case Started():
                 self.started = entry
+            case Obeys(database=database):
+                if self.obeys is not None and database != self.obeys.database:
+                    # What another database has instructed says nothing of the order of this one's.
+                    self._seen.clear()
+                self.obeys = entry
 
     def judge(self, instruction: Instruction) -> Judgement:
         """Say what an instruction that has just arrived deserves.
@@ -128,8 +135,7 @@ class Ledger:
             for instance_id, seen in self._seen.items()
             if instance_id in busy or seen.at + keeping.fences_s > now
         ]
-        if self.started is not None:
-            entries.insert(0, self.started)
+        entries[:0] = [entry for entry in (self.started, self.obeys) if entry is not None]
         entries.extend(self._owed.values())
         spare = max(0, len(self._answers) - keeping.replies)
         for position, (key, answer) in enumerate(self._answers.items()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
@@ -10,6 +9,7 @@ import typer
 
 from conductor.cli.arguments import member
 from conductor.cli.options import HostFilter
+from conductor.cli.requests.confirmation import confirm
 from conductor.cli.requests.request_options import RequestOptions, with_request_options
 from conductor.cli.requests.send_and_wait import submit, submit_all
 from conductor.cli.store_queries import instance_named
@@ -86,10 +86,5 @@ def _confirm(found: dict[str, str], yes: bool) -> None:
     what = f"{len(names)} instance{'s' if len(names) != 1 else ''}"
     if not found:
         say("no instance is so: nothing is deleted")
-    elif yes:
-        say(f"deleting {what}: {some}")
-    elif not sys.stdin.isatty():
-        message = f"{what} would be deleted ({some}): say --yes to do so"
-        raise Rejected("confirmation_missing", message, key="--yes")
-    elif not typer.confirm(f"Delete {what}: {some}?", err=True):
-        raise typer.Abort
+    else:
+        confirm(f"Delete {what}: {some}?", f"deleting {what}: {some}", yes)

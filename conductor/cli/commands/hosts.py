@@ -10,7 +10,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from conductor.cli.arguments import member
-from conductor.cli.commands.host_changes import disable, enable, force_down, remove
+from conductor.cli.commands.host_changes import (
+    disable,
+    enable,
+    force_down,
+    remove,
+    trust_database,
+)
 from conductor.cli.commands.host_import import import_hosts
 from conductor.cli.commands.host_map import draw
 from conductor.cli.options import Limit
@@ -38,6 +44,7 @@ def add_to(app: typer.Typer) -> None:
     hosts.command("disable")(disable)
     hosts.command("force-down")(force_down)
     hosts.command("remove")(remove)
+    hosts.command("trust-database")(trust_database)
     hosts.command("import")(import_hosts)
     app.add_typer(hosts, name="hosts", no_args_is_help=True)
 

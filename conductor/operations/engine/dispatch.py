@@ -15,7 +15,7 @@ from conductor.operations.engine.definition import (
 )
 from conductor.operations.engine.fences import next_fence, note_removal
 from conductor.operations.engine.wait_reasons import ON_CHILDREN, ON_HOST, ON_SCHEDULER
-from conductor.store import OperationRecord, UnitOfWork
+from conductor.store import OperationRecord, UnitOfWork, identity_of
 from models.errors import Broken, Unreachable
 from models.lifecycle import OperationState
 from models.messages.internal import (
@@ -133,6 +133,7 @@ def _dispatch_to_host(
         args=dict(request.args),
         host=request.host,
         worker_id=serving.worker_id if serving else None,
+        database=identity_of(uow).id,
     )
     outgoing = instruction_message(request.host, instruction, record.root_id or record.id)
     if request.instance_id is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -26,7 +27,7 @@ from conductor.store.memory.memory_table import Table
 from conductor.store.memory.memory_view import Shelf, View
 from conductor.store.outbox_rows import outbox_row
 from conductor.store.ports import Store, UnitOfWork
-from conductor.store.records import OperationRecord
+from conductor.store.records import Identity, OperationRecord
 from conductor.store.writer_lock import Turns
 from models.messages.internal import OutgoingMessage
 
@@ -58,6 +59,7 @@ class _Tables:
         self.heartbeats = Table(
             table_metadata.HEARTBEATS, moments={"seen": lambda heartbeat: heartbeat.seen_at}
         )
+        self.identity = Table(table_metadata.IDENTITY)
         self.registrations = Table(table_metadata.REGISTRATIONS, hashed=("worker_id", "machine_id"))
         self.removals = Table(
             table_metadata.REMOVALS, moments={"requested": lambda removal: removal.at}
@@ -89,6 +91,7 @@ class _UnitOfWork(UnitOfWork):
         self.allocations = MemoryRows(view, tables.allocations)
         self.migrations = MemoryRows(view, tables.migrations)
         self.heartbeats = MemoryHeartbeats(view, tables.heartbeats)
+        self.identity = MemoryRows(view, tables.identity)
         self.registrations = MemoryRows(view, tables.registrations)
         self.removals = MemoryRemovals(view, tables.removals)
         self.events = events
@@ -133,6 +136,8 @@ class MemoryStore(Store):
         self._tables = _Tables()
         self._shelf = Shelf()
         self._turns = Turns(exclusive=True, wait_s=wait_s)
+        with self.begin() as uow:
+            uow.identity.add(Identity(str(uuid.uuid4())))
 
     @override
     @contextmanager

@@ -68,6 +68,7 @@ class _Tables:
         self.allocations = SqlTable(table_metadata.ALLOCATIONS, schema.ALLOCATIONS, statements)
         self.migrations = SqlTable(table_metadata.MIGRATIONS, schema.MIGRATIONS, statements)
         self.heartbeats = SqlTable(table_metadata.HEARTBEATS, schema.HEARTBEATS, statements)
+        self.identity = SqlTable(table_metadata.IDENTITY, schema.IDENTITY, statements)
         self.registrations = SqlTable(
             table_metadata.REGISTRATIONS, schema.REGISTRATIONS, statements
         )
@@ -95,6 +96,7 @@ class _UnitOfWork(UnitOfWork):
         self.allocations = SqlRows(session, tables.allocations)
         self.migrations = SqlRows(session, tables.migrations)
         self.heartbeats = SqlHeartbeats(session, tables.heartbeats)
+        self.identity = SqlRows(session, tables.identity)
         self.registrations = SqlRows(session, tables.registrations)
         self.removals = SqlRemovals(session, tables.removals)
         self.events = events
