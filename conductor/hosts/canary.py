@@ -45,8 +45,8 @@ def take_heartbeat(uow: UnitOfWork, message: HeartbeatMessage) -> OutgoingMessag
     known = uow.heartbeats.lock(message.host) or Heartbeat(message.host, "compute", uow.now)
     work = tuple(call.to_json() for call in message.running)
     obeys = message.obeys.to_json() if message.obeys else None
-    said = replace(known, kind="compute", seen_at=uow.now, work=work, obeys=obeys)
-    beat = _heard(said, message.heard_at)
+    seen = replace(known, kind="compute", seen_at=uow.now, work=work, obeys=obeys)
+    beat = _heard(seen, message.heard_at)
     deaf = _is_deaf(uow, beat)
     due = message.heard_at is not None and uow.now - beat.called_at >= CALL_EVERY_S
     news = known.work != work or known.obeys != beat.obeys

@@ -68,7 +68,7 @@ def trust_database(uow: UnitOfWork, hosts: Collection[str] | None) -> list[str]:
         identity = _renewed(uow, identity)
         named = [beat for beat in _all_beats(uow) if beat.obeys is not None]
     for beat in named:
-        _tell(uow, beat, identity)
+        _notify(uow, beat, identity)
     return [beat.name for beat in named]
 
 
@@ -100,7 +100,7 @@ def _all_hosts(uow: UnitOfWork) -> list[str]:
     return [beat.name for beat in _all_beats(uow)]
 
 
-def _tell(uow: UnitOfWork, beat: Heartbeat, identity: Identity) -> None:
+def _notify(uow: UnitOfWork, beat: Heartbeat, identity: Identity) -> None:
     """Send a host the decision; it is about no instance, and counts for what it obeys now."""
     instead_of = (beat.obeys or {}).get("database", "")
     decision = TrustedDatabase(
