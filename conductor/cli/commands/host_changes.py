@@ -65,11 +65,11 @@ def trust_database(
             return
         what = f"{count} host{'s' if count != 1 else ''} that know another or a newer one"
         confirm(f"Trust this database on {what}?", f"trusting this database on {what}", yes)
-        told: list[str] = []
+        notified: list[str] = []
         run_transaction(
-            here, lambda uow: told.extend(database_trust.trust_database(uow, host or None))
+            here, lambda uow: notified.extend(database_trust.trust_database(uow, host or None))
         )
-    say(f"told to obey this database: {' '.join(told)}")
+    say(f"will obey this database: {' '.join(notified)}")
 
 
 def _change(names: Sequence[str], change: Callable[[UnitOfWork, str], object]) -> None:
