@@ -36,12 +36,13 @@ class Follower(Generic[T]):
         whole = not self._resumes
         changes = rows.changes(self._mark, counted=counted)
         versions = changes.versions
-        self._mark, self._resumes = changes.mark or 0, changes.mark is not None
         if not whole and counted and self._has_lost_some(changes):
             whole, versions = True, rows.versions()
         stale = [key for key, version in versions.items() if self._versions.get(key) != version]
         equals: dict[str, Any] = {self._key_field: stale}
         read = rows.where(**equals) if stale else []
+        # Not before: what could not be read is asked for again.
+        self._mark, self._resumes = changes.mark or 0, changes.mark is not None
         changed: dict[str, T | None] = {getattr(row, self._key_field): row for row in read}
         if whole:
             changed |= {key: None for key in self._versions if key not in versions}

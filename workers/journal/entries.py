@@ -110,9 +110,9 @@ def entry_to_json(entry: Entry) -> dict[str, Any]:
 
 
 def entry_from_json(data: Mapping[str, Any]) -> Entry:
-    """Return the entry that `entry_to_json` wrote; raise `Broken` for anything else.
+    """Return the entry that `entry_to_json` wrote; raise `Broken` for any other kind.
 
-    A kind we do not know was written by a newer version: guessing would forget promises.
+    A kind we do not know was written by a newer version.
     """
     match data:
         case {"kind": "accepted", "at": at, "instruction": instruction}:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import structlog
 
-from models.errors import Broken, Rejected
+from models.errors import Broken, ConductorError, Rejected
 from workers.journal.entries import Entry, entry_from_json, entry_to_json
 
 NAME, DRAFT, LOCK = "journal.log", "journal.draft", "journal.lock"
@@ -25,7 +25,8 @@ class FileJournal:
 
     Threads that wait for the disk share its work: one of them syncs for all that wrote before
     it began. Opening drops a last line that a crash left half written. A journal with any other
-    line that cannot be read is set aside whole, said loudly, and goes on with the lines that can.
+    line that cannot be read, or that a newer version wrote and this one does not understand, is set
+    aside whole, said loudly, and goes on with the lines that can.
     Raises `Rejected` when another process has the directory open (`journal_in_use`), or when it
     cannot be opened at all (`journal_unusable`).
     """
@@ -147,7 +148,10 @@ def _opened(directory: Path) -> int:
 
 
 def _salvaged(path: Path) -> tuple[list[bytes], int]:
-    """Return the lines that can be read, and how many cannot, a torn last one apart."""
+    """Return the lines that can be read, and how many cannot, a torn last one apart.
+
+    What a newer version has promised and is forgotten here, the conductor requests again.
+    """
     readable: list[bytes] = []
     damaged = waiting = 0
     with path.open("rb") as lines:
@@ -157,7 +161,10 @@ def _salvaged(path: Path) -> tuple[list[bytes], int]:
                 waiting += 1
                 continue
             damaged, waiting = damaged + waiting, 0
-            readable.append(text)
+            if _is_understood(text):
+                readable.append(text)
+            else:
+                damaged += 1
     # Garbage behind the last good line was never promised; without any good one, all is lost.
     return readable, damaged if readable or damaged else waiting
 
@@ -231,6 +238,14 @@ def _checked(line: bytes) -> bytes | None:
     if not (line.endswith(b"\n") and space and checksum == b"%08x" % crc32(text)):
         return None
     return text
+
+
+def _is_understood(text: bytes) -> bool:
+    try:
+        entry_from_json(json.loads(text))
+    except (ConductorError, ValueError):
+        return False
+    return True
 
 
 def _failed(directory: Path, error: OSError) -> Broken:

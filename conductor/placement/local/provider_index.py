@@ -57,10 +57,11 @@ class ProviderIndex:
         Ask before this transaction writes a host or provider: what it writes and then takes
         back would be kept as read.
         """
-        changed = dict(self._roots(self._hosts.changes(uow.hosts)))
-        changed.update(self._rows.changes(uow.providers))
-        if changed:
-            self._take(changed)
+        # Each feed by itself: what one has read comes only once, whatever becomes of the other.
+        if hosts := dict(self._roots(self._hosts.changes(uow.hosts))):
+            self._take(hosts)
+        if rows := self._rows.changes(uow.providers):
+            self._take(rows)
 
     def candidates(self, request: CandidateRequest, limit: int, start: int = 0) -> Candidates:
         """Return up to `limit` ways to serve the request, from as many trees as there are.
