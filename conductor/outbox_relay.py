@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from conductor.store import OutboxRow, Store
-from models.errors import Conflict, Unreachable
+from models.errors import Conflict, Unreachable, defect_text
 from models.messages.carrier import Carrier
 from models.messages.internal import OutgoingMessage
 from models.throttled_log import ThrottledLog
@@ -142,7 +142,7 @@ class OutboxRelay:
                 return _joined(self._send([outgoing]) for outgoing in outgoing_messages)
             [outgoing] = outgoing_messages
             log.exception("a message cannot be sent", id=outgoing.id, task=outgoing.task)
-            why = f"{type(error).__name__}: {error}"
+            why = defect_text("it cannot be sent", error)
             return Unsent(frozenset({outgoing.id}), {outgoing.id: why})
         return Unsent()
 

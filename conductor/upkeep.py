@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from conductor.store import CatalogueEntry, Store, UnitOfWork
-from models.errors import ConductorError, Conflict, Unreachable
+from models.errors import ConductorError, Conflict, Unreachable, defect_text
 from models.messages.json_safety import kept
-
-log = structlog.get_logger(__name__)
+from models.throttled_log import ThrottledLog
 
 _MESSAGE_KEPT = 500
 
@@ -33,6 +30,7 @@ class PeriodicWork:
         self._store = store
         self._process = process
         self._noted: dict[str, str] = {}
+        self._warnings = ThrottledLog()
 
     def run(self, **parts: Callable[[], object]) -> None:
         """Do every part, in order; raise the first error once all of them have been tried."""
@@ -47,9 +45,9 @@ class PeriodicWork:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - it is raised when the other parts are done
-            code = error.code if isinstance(error, ConductorError) else type(error).__name__
-            log.warning("a part of the periodic work failed", part=name, code=code)
-            self.note(name, f"{code}: {error}")
+            why = _why(error)
+            self._warnings.warn(f"a part of the periodic work failed: {name}", reason=why)
+            self.note(name, why)
             return error
         self.clear(name)
         return None
@@ -80,6 +78,12 @@ class PeriodicWork:
         except (Conflict, Unreachable):
             return False
         return True
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ConductorError):
+        return f"{error.code}: {error}"
+    return defect_text("it failed", error)
 
 
 def troubles(uow: UnitOfWork) -> list[tuple[str, str]]:

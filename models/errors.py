@@ -109,3 +109,11 @@ def _rebuild(
     kind: type[ConductorError], code: str, message: str, key: str | None, data: dict[str, Any]
 ) -> ConductorError:
     return kind(code, message, key, **data)
+
+
+def defect_text(what: str, error: BaseException) -> str:
+    """Return the sentence for a defect of ours: what was met, and never the text of the exception.
+
+    That may hold whatever was at hand, secrets too; the log, which is the operator's, has it.
+    """
+    return f"{what} ({type(error).__name__}): the log of the process has the error"

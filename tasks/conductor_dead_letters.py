@@ -14,7 +14,7 @@ from celery.exceptions import Reject
 from kombu import Message
 
 from conductor.store import DeadLetter
-from models.errors import Conflict, Rejected
+from models.errors import Conflict, Rejected, defect_text
 from models.secrets import shown
 from tasks.conductor_port import Conductor
 from tasks.consuming.store_retry import GivenBackError, StoreRetry
@@ -63,8 +63,7 @@ class TaskRunner:
         except Exception as error:  # noqa: BLE001  # whatever it is, the message must not vanish
             if is_kept(_FAILED):
                 _log.exception("a handler failed", task=task.name, id=task.request.id)
-                reason = f"its handler failed: {type(error).__name__}: {error}"
-                self._record(task, queue, reason)
+                self._record(task, queue, defect_text("its handler failed", error))
 
     def _record(self, task: Task[Any, Any], queue: str, reason: str) -> None:
         dead_letter = dead_letter_of(task.request, queue, reason, time.time())

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import structlog
-
 from conductor.hosts import canary, reconciliation, registration
 from conductor.hosts.admission import Admitted, Again, answer, is_registered, note_report
 from conductor.liveness import hear_echo
@@ -24,8 +22,9 @@ from models.messages.internal import (
     InventoryReport,
     OutgoingMessage,
 )
+from models.throttled_log import ThrottledLog
 
-log = structlog.get_logger(__name__)
+_warnings = ThrottledLog()
 
 
 class ReportIntake:
@@ -80,8 +79,9 @@ class ReportIntake:
             self._carrier.send(canaries)
         except Unreachable as error:
             self.mark_unroutable(error.data.get("queues", ()))
-        except Exception:  # a host that nothing can be sent to must not lose its heartbeat as well
-            log.exception("a canary cannot be sent", hosts=[message.queue for message in canaries])
+        except Exception as error:  # noqa: BLE001 - a host must not lose its heartbeat as well
+            hosts = [message.queue for message in canaries]
+            _warnings.warn("a canary cannot be sent", hosts=hosts, exc_info=error)
 
     def inventory_report(self, body: Mapping[str, Any]) -> None:
         """Compare what a host has with what it should have."""

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from models.errors import Broken, Conflict, Unreachable
+from models.throttled_log import ThrottledLog
 
 log = structlog.get_logger(__name__)
 
@@ -46,20 +47,22 @@ def periodic_jobs(*jobs: Job) -> Iterator[None]:
 
 
 def _repeat(job: Job, stopping: threading.Event) -> None:
+    warnings = ThrottledLog()
     while True:
-        _do(job)
+        _do(job, warnings)
         if stopping.wait(job.every_s):
             return
 
 
-def _do(job: Job) -> None:
+def _do(job: Job, warnings: ThrottledLog) -> None:
     try:
         job.work()
     except (Conflict, Unreachable) as error:
-        log.warning("will be tried again", job=job.name, code=error.code, reason=error.message)
+        kind = f"{job.name} will be tried again"
+        warnings.warn(kind, code=error.code, reason=error.message)
     except Broken as error:
         log.critical("an invariant failed", job=job.name, code=error.code, reason=error.message)
         if job.vital:
             os.kill(os.getpid(), signal.SIGTERM)
-    except Exception:  # one bad round must not end the rounds
-        log.exception("a job failed", job=job.name)
+    except Exception as error:  # noqa: BLE001 - one bad round must not end the rounds
+        warnings.warn(f"{job.name} failed", exc_info=error)

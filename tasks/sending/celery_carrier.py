@@ -88,7 +88,7 @@ class CeleryCarrier:
             try:
                 check(amqp_message(outgoing, self._origin, ""))
             except _NOT_ENCODED as error:
-                unsendable[outgoing.id] = f"{type(error).__name__}: {error}"
+                unsendable[outgoing.id] = f"AMQP cannot carry it ({type(error).__name__})"
             else:
                 carriable.append(outgoing)
         return carriable, unsendable

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 import pytest
+from structlog.testing import capture_logs
 
 from conductor.outbox_relay import SWEEP_AFTER_S
+from conductor.processes.periodic import Job, periodic_jobs
 from conductor.reaper import OVERDUE_BATCH
 from conductor.store import Heartbeat, Store, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
@@ -16,10 +19,12 @@ from models.lifecycle import OperationState
 from models.messages.internal import OutgoingMessage
 from tasks.sending.in_process_bus import InProcessBus
 from tests.contracts.store import records
+from tests.limits import wait_for
 from tests.operations.audit import check_at_rest
 from tests.operations.world import PINNED, World
 
 LATE_S = SWEEP_AFTER_S + 1.0
+FAILED = "it failed (ZeroDivisionError): the log of the process has the error"
 
 
 class PickyBus(InProcessBus):
@@ -74,7 +79,8 @@ def test_a_host_that_cannot_be_written_to_is_left_for_another(raises: bool) -> N
         outgoing_messages = uow.dead_letters.where()
         assert uow.outbox.where() == []
     assert {outgoing_message.queue for outgoing_message in outgoing_messages} == {"compute_host-0"}
-    assert all("too long" in outgoing_message.reason for outgoing_message in outgoing_messages)
+    why = "it cannot be sent (ValueError)" if raises else "too long"
+    assert all(why in outgoing_message.reason for outgoing_message in outgoing_messages)
     check_at_rest(world)
 
 
@@ -141,7 +147,7 @@ def test_a_part_that_fails_is_shown_until_it_succeeds_again(store: Store) -> Non
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             rounds.run(outbox=part)
-        assert shown(store) == [("conductor@a/outbox", "ZeroDivisionError: a defect")]
+        assert shown(store) == [("conductor@a/outbox", FAILED)]
     part.fails = False
     rounds.run(outbox=part)
     assert shown(store) == []
@@ -175,3 +181,16 @@ def test_operations_that_cannot_be_moved_do_not_hide_the_others() -> None:
     world.pass_time(10_000.0)
     world.pass_time(1.0)
     assert world.ended(build) is OperationState.FAILED
+
+
+def test_a_job_that_fails_every_round_is_one_line_a_minute() -> None:
+    rounds = count(1)
+    failed: list[int] = []
+
+    def fail() -> None:
+        failed.append(next(rounds))
+        raise ZeroDivisionError("a defect")
+
+    with capture_logs() as lines, periodic_jobs(Job("sweep", fail, every_s=0.001)):
+        wait_for(lambda: len(failed) >= 5, "five rounds")
+    assert [line["event"] for line in lines] == ["sweep failed"]

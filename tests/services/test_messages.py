@@ -301,7 +301,7 @@ def test_a_handler_with_a_defect_leaves_its_message_and_its_reason(
 ) -> None:
     request_id = str(uuid.uuid4())
     sender.send(task_body(**build_body("broken")), {"task": TASK, "id": request_id})
-    reason = "its handler failed: ZeroDivisionError: a defect"
+    reason = "its handler failed (ZeroDivisionError): the log of the process has the error"
     dead = conductor.expect(what="dead", reason=reason)
     assert dead["headers"]["id"] == request_id
 

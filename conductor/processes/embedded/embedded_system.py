@@ -28,6 +28,7 @@ from conductor.store import Store, UnitOfWork
 from models.errors import Conflict, Unreachable
 from models.ids import new_operation_id
 from models.messages.internal import CONDUCTOR, REPORTS, SCHEDULER, OutgoingMessage
+from models.throttled_log import ThrottledLog
 from tasks.sending.in_process_bus import Consumer, InProcessBus
 
 POLL_S: Final = 0.2
@@ -116,14 +117,16 @@ class Embedded:
         consumer.start()
 
     def _repeat(self, work: Callable[[], Any], every_s: float) -> None:
+        warnings, name = ThrottledLog(), work.__name__
+
         def run() -> None:
             while not self._stopping.wait(every_s):
                 try:
                     work()
                 except (Conflict, Unreachable) as error:
-                    log.warning("will be tried again", work=work.__name__, reason=error.message)
-                except Exception:  # one bad round must not end the rounds
-                    log.exception("a periodic task failed", work=work.__name__)
+                    warnings.warn(f"{name} will be tried again", reason=error.message)
+                except Exception as error:  # noqa: BLE001 - one bad round must not end the rounds
+                    warnings.warn(f"{name} failed", exc_info=error)
 
         thread = threading.Thread(target=run, name=work.__name__, daemon=True)
         self._periodic.append(thread)
