@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 
 import pytest
-from structlog.testing import capture_logs
 
 from conductor.outbox_relay import SWEEP_AFTER_S
-from conductor.processes.periodic import Job, periodic_jobs
 from conductor.reaper import OVERDUE_BATCH
 from conductor.store import Heartbeat, Store, UnitOfWork
 from conductor.store.memory.memory_store import MemoryStore
@@ -19,7 +16,6 @@ from models.lifecycle import OperationState
 from models.messages.internal import OutgoingMessage
 from tasks.sending.in_process_bus import InProcessBus
 from tests.contracts.store import records
-from tests.limits import wait_for
 from tests.operations.audit import check_at_rest
 from tests.operations.world import PINNED, World
 
@@ -181,16 +177,3 @@ def test_operations_that_cannot_be_moved_do_not_hide_the_others() -> None:
     world.pass_time(10_000.0)
     world.pass_time(1.0)
     assert world.ended(build) is OperationState.FAILED
-
-
-def test_a_job_that_fails_every_round_is_one_line_a_minute() -> None:
-    rounds = count(1)
-    failed: list[int] = []
-
-    def fail() -> None:
-        failed.append(next(rounds))
-        raise ZeroDivisionError("a defect")
-
-    with capture_logs() as lines, periodic_jobs(Job("sweep", fail, every_s=0.001)):
-        wait_for(lambda: len(failed) >= 5, "five rounds")
-    assert [line["event"] for line in lines] == ["sweep failed"]
