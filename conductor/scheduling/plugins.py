@@ -21,11 +21,12 @@ from conductor.scheduling.fleet.fleet_snapshot import Fleet, Floats, Numbers
 from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.weighers.weigher_table import WEIGHERS, Weigher
 from models.errors import Broken, Rejected
+from models.messages.catalogue import WEIGHER_PLUGINS
 
 _log = structlog.get_logger(__name__)
 
 FILTER_GROUP: Final = "conductor.filters"
-WEIGHER_GROUP: Final = "conductor.weighers"
+WEIGHER_GROUP: Final = WEIGHER_PLUGINS
 
 _FILTERS: Final[Mapping[str, Filter]] = {
     host_filter.__name__: host_filter for host_filter in DEFAULT_FILTERS

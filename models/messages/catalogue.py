@@ -76,6 +76,26 @@ BUSY_LIMIT = "max_io_ops_per_host"
 
 OWN_MULTIPLIER = "_weight_multiplier"
 """What metadata of aggregates ends with that gives their hosts a weigher's multiplier: a number."""
+WEIGHER_NAMES = (
+    "cpus_left",
+    "devices_left_alone",
+    "disk_left",
+    "few_instances",
+    "homes_left_alone",
+    "in_use",
+    "less_busy",
+    "memory_left",
+    "own_cell",
+    "own_host",
+    "room_left",
+    "room_to_grow",
+    "soft_group",
+    "trustworthy",
+    "usual_room_kept",
+)
+"""The weighers that metadata may name, beside those of plugins."""
+WEIGHER_PLUGINS = "conductor.weighers"
+"""The entry points under which plugins have weighers; conductor and scheduler know them alike."""
 
 
 class ZoneBody(Message):

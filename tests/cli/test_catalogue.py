@@ -97,6 +97,7 @@ def test_deleting_what_is_not_there_is_refused(here: Cli, group: str, name: str)
                 ("max_instances_per_host=many", "max_instances_per_host is 'many'"),
                 ("max_io_ops_per_host=-1", "max_io_ops_per_host is '-1'"),
                 ("room_left_weight_multiplier=nan", "room_left_weight_multiplier is 'nan'"),
+                ("rom_left_weight_multiplier=2", "did you mean room_left"),
             )
         ),
         (("zones", "create", "z", "--host", "nope"), "nope"),

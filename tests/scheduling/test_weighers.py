@@ -23,10 +23,11 @@ from conductor.scheduling.request.request_spec import RequestSpec
 from conductor.scheduling.settings import SchedulingSettings
 from conductor.scheduling.weighers.capacity_weighers import room_left
 from conductor.scheduling.weighers.host_weighers import few_instances, less_busy, own_cell
-from conductor.scheduling.weighers.weigher_table import SPREAD
+from conductor.scheduling.weighers.weigher_table import SPREAD, WEIGHERS
 from conductor.settings import read_settings
 from conductor.store import Host
 from models.errors import Rejected
+from models.messages.catalogue import WEIGHER_NAMES
 from tests.scheduling.test_whatif import spec
 from tests.scheduling.world import World, chosen, flavor, host, refusal
 
@@ -255,3 +256,7 @@ def test_a_move_may_prefer_its_own_deployment_cell() -> None:
     moving = replace(spec(flavor(vcpus=1)), source="c")
     assert list(own_cell(moving, fleet, np.arange(3))) == [0.0, 1.0, 1.0]
     assert own_cell(spec(flavor(vcpus=1)), fleet, np.arange(3)) == 0.0
+
+
+def test_metadata_may_name_the_weighers_that_there_are() -> None:
+    assert set(WEIGHER_NAMES) == set(WEIGHERS)

@@ -7,6 +7,7 @@ As long as no host can give it to a guest, taking it would mean to ignore it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
 from conductor.placement.host_requirements import CAPABILITIES, CAPABILITY, host_requirements_of
@@ -22,7 +23,13 @@ from models.hardware.requirements.extra_specs import (
 )
 from models.hardware.requirements.parsing import wrong
 from models.hardware.requirements.spec_operators import condition_of
-from models.messages.catalogue import BUSY_LIMIT, COUNT_LIMIT
+from models.messages.catalogue import (
+    BUSY_LIMIT,
+    COUNT_LIMIT,
+    OWN_MULTIPLIER,
+    WEIGHER_NAMES,
+    WEIGHER_PLUGINS,
+)
 
 if TYPE_CHECKING:
     from models.messages.requests import InstanceBody
@@ -95,9 +102,17 @@ def refuse_metadata(metadata: Mapping[str, str]) -> None:
     for key, value in metadata.items():
         if key in _READ:
             continue
-        rule = _ELSEWHERE.get(key) or _slip(key, _READ)
+        if key.endswith(OWN_MULTIPLIER):
+            rule = _unknown_weigher(key.removesuffix(OWN_MULTIPLIER))
+        else:
+            rule = _ELSEWHERE.get(key) or _slip(key, _READ)
         if rule:
             raise Rejected("metadata_invalid", f"{key} is {value[:40]!r}: {rule}", key="metadata")
+
+
+def _unknown_weigher(name: str) -> str:
+    known = {*WEIGHER_NAMES, *entry_points(group=WEIGHER_PLUGINS).names}
+    return "" if name in known else f"no weigher is called so{nearest(name, known)}"
 
 
 def _slip(key: str, known: Collection[str]) -> str:
