@@ -30,7 +30,7 @@ from conductor.operation_status import OperationStatus
 from conductor.operations.engine.wait_reasons import ON_HOST, ON_SCHEDULER, is_dispatch
 from conductor.scheduling.scheduling_service import Scheduler
 from conductor.settings import Settings
-from conductor.store import Store, Tally, UnitOfWork
+from conductor.store import StartsWith, Store, Tally, UnitOfWork
 from models.errors import Conflict, Rejected, Unreachable
 from models.messages.internal import OutgoingMessage, SelectHosts
 from tasks.queue_depths import Depth
@@ -255,6 +255,13 @@ def _guests(uow: UnitOfWork) -> Iterator[Metric]:
         "Hosts whose name another worker has asked for.",
         ["host"],
         {(registration.host,): 1 for registration in troubled if registration.refused},
+    )
+    degraded = uow.hosts.where(degraded=StartsWith(""))
+    yield _gauge(
+        "conductor_degraded_hosts",
+        "Hosts that take no new guests, by the beginning of the reason that `hosts show` has.",
+        ["host", "why"],
+        {(host.name, (host.degraded or "").partition(":")[0]): 1 for host in degraded},
     )
 
 

@@ -6,6 +6,7 @@ import socket
 import urllib.request
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -83,6 +84,17 @@ def test_an_idle_system_says_zero_rather_than_nothing() -> None:
     registry = standing(MemoryStore())
     assert value(registry, "conductor_outbox_oldest_seconds") == 0
     assert value(registry, "conductor_ask_oldest_seconds", on="scheduler") == 0
+
+
+def test_hosts_that_are_not_as_they_should_be_are_told_with_the_beginning_of_the_reason() -> None:
+    store = filled()
+    with store.begin() as uow:
+        uow.hosts.add(replace(records.a_host("odd"), degraded="guests are not as placed: vm has 1"))
+        uow.hosts.add(records.a_host("well"))
+    metrics = standing(store)
+    name = "conductor_degraded_hosts"
+    assert value(metrics, name, host="odd", why="guests are not as placed") == 1.0
+    assert "well" not in generate_latest(metrics).decode()
 
 
 def test_queues_are_asked_for_the_hosts_that_somebody_waits_for() -> None:

@@ -66,7 +66,7 @@ class Table(Generic[T]):
         found += [value for value in overlay.values() if value is not None]
         for name, criterion in equals.items():
             if isinstance(criterion, StartsWith):
-                found = [v for v in found if str(getattr(v, name)).startswith(criterion.text)]
+                found = [v for v in found if _begins(getattr(v, name), criterion)]
             elif isinstance(criterion, MANY):
                 wanted = set(criterion)
                 found = [value for value in found if getattr(value, name) in wanted]
@@ -152,3 +152,8 @@ def _resort(
         del entries[bisect_left(entries, (old, key))]
     if new is not None:
         insort(entries, (new, key))
+
+
+def _begins(value: Any, criterion: StartsWith) -> bool:
+    """Say whether a text begins so; what is absent does not, not even with nothing."""
+    return value is not None and str(value).startswith(criterion.text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from conductor.store import StartsWith, Store
 from tests.contracts.store import records
 
@@ -22,3 +24,11 @@ def test_where_takes_how_a_text_begins(store: Store) -> None:
             assert sorted(r.id for r in uow.operations.where(id=StartsWith(text))) == found
         assert uow.operations.count(id=StartsWith("ab"), kind="of ab1") == 1
         assert len(uow.operations.where(id=StartsWith("b"), limit=2)) == 2
+
+
+def test_what_is_absent_begins_with_nothing(store: Store) -> None:
+    with store.begin() as uow:
+        uow.hosts.add(replace(records.a_host("odd"), degraded="deaf"))
+        uow.hosts.add(records.a_host("well"))
+    with store.read() as uow:
+        assert [host.name for host in uow.hosts.where(degraded=StartsWith(""))] == ["odd"]
