@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import structlog
 
@@ -50,13 +50,11 @@ class Obedience:
         return self.record.obeys != before
 
     def _keep(self, obeys: Obeys | None) -> None:
-        if obeys is None or obeys == self.record.obeys:
+        before = self.record.obeys
+        if obeys is None or obeys == before:
             return
         self.record.obey(obeys)
-        structlog.get_logger().info(
-            "database_obeyed",
-            host=self.host,
-            database=obeys.database,
-            generation=obeys.generation,
-            outdated=obeys.outdated,
-        )
+        # A generation comes every minute; what an operator wants to know of is another database.
+        if before is None or (before.database, before.outdated) != (obeys.database, obeys.outdated):
+            log = structlog.get_logger()
+            log.info("database_obeyed", host=self.host, **asdict(obeys))

@@ -23,12 +23,13 @@ live_migrate_instance = Operation("live_migrate_instance", Move, deadline_s=4 * 
 
 @live_migrate_instance.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
-    """It must run, on a source that is up; a named target must be known and another one.
+    """It must run, without devices of its host, on a source that is up, for another known target.
 
     Whether its disk is copied is not a choice: what is on the source is, what is shared is there.
     """
     request = cast(LiveMigrateInstance, new.request)
     instance = move_steps.movable(new, uow, (InstanceState.ACTIVE,))
+    _check_devices(instance)
     move_steps.check_source(new, uow, instance, alive=True)
     move_steps.check_target(instance, request.host, uow, same=False)
     if request.block_migration is not None:
@@ -161,6 +162,18 @@ live_migrate_instance.given_up(move_steps.failed_after_switch)
 
 
 live_migrate_instance.met(move_steps.is_elsewhere)
+
+
+def _check_devices(instance: Instance) -> None:
+    """Refuse a guest with devices passed through: their state cannot be copied while it runs."""
+    devices = instance.placement.devices if instance.placement is not None else ()
+    if devices:
+        count = sum(placed.count for placed in devices)
+        message = (
+            f"instance {instance.id} has {count} devices of its host passed through, which cannot "
+            "move while it runs: migrate it cold"
+        )
+        raise Rejected("devices_not_movable", message, key="instance_id")
 
 
 def _check_disk(instance: Instance, uow: UnitOfWork, *, copied: bool) -> None:
