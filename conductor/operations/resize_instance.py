@@ -16,6 +16,7 @@ from conductor.store import UnitOfWork
 from models.errors import Rejected
 from models.hardware.requirements.guest_requirements import refuse_contradictions
 from models.lifecycle import InstanceState, MigrationKind
+from models.messages.guests.requested_hardware import hardware_of
 from models.messages.requests import ResizeInstance
 
 resize_instance = cold_move.variant("resize_instance")
@@ -37,6 +38,7 @@ def check(new: NewOperation, uow: UnitOfWork) -> Move:
         raise Rejected("disk_shrinks", message, key="flavor")
     refuse_flavor_keys(flavor)
     refuse_contradictions(flavor, instance.image or NO_IMAGE)
+    hardware_of(flavor, instance.image)
     if instance.image is not None:
         image_fits(instance.image, flavor, "flavor")
     owner = Owner(instance.project_id, instance.user_id)

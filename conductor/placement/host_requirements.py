@@ -16,6 +16,8 @@ from conductor.store import Host, UnitOfWork
 from models.hardware import Flavor, FrozenMap, Image
 from models.hardware.requirements.parsing import one_of, wrong
 from models.hardware.requirements.spec_operators import Condition, condition_of
+from models.messages.guests.hardware_traits import NAMES_ALL, hardware_traits
+from models.messages.guests.requested_hardware import hardware_of
 
 ARCHITECTURE: Final = "HW_ARCH_"
 """Prefix of the traits that name an architecture; a host without any has not said which it is."""
@@ -40,18 +42,22 @@ _TRAIT: Final = re.compile(r"trait(?:\d+|_[A-Za-z0-9_-]+)?:(\S+)")
 
 @dataclass(frozen=True, slots=True)
 class HostRequirements:
-    """Traits that a host must or must not have, its architecture, what it must say of itself."""
+    """Traits that a host must or must not have, its architecture, what it must say of itself.
+
+    `hardware` are the traits of the virtual hardware that the guest asks for.
+    """
 
     required: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
     architecture: str | None = None
     capabilities: Mapping[str, Condition] = FrozenMap({})
+    hardware: frozenset[str] = frozenset()
 
 
 def host_requirements_of(flavor: Flavor, image: Image | None) -> HostRequirements:
     """Return what both ask of the host; raise `Rejected` where they contradict or are malformed.
 
-    Codes: `trait_invalid`, `traits_contradict`, `extra_spec_invalid`.
+    Codes: `trait_invalid`, `traits_contradict`, `extra_spec_invalid`, those of `hardware_of`.
     """
     grouped = grouped_traits(flavor)
     rules = {
@@ -66,7 +72,11 @@ def host_requirements_of(flavor: Flavor, image: Image | None) -> HostRequirement
         raise wrong("traits_contradict", f"trait:{trait}", "forbidden", rule)
     required = frozenset(trait for trait, how in rules.items() if how == "required")
     return HostRequirements(
-        required | by_image, forbidden, _architecture(image), FrozenMap(_capabilities(flavor))
+        required | by_image,
+        forbidden,
+        _architecture(image),
+        FrozenMap(_capabilities(flavor)),
+        hardware_traits(hardware_of(flavor, image)),
     )
 
 
@@ -77,6 +87,11 @@ def has_trait(host: Host, trait: str) -> bool:
     return trait == HYPERTHREADING and any(
         cell.threads_per_core > 1 for cell in host.topology.cells
     )
+
+
+def gives_hardware(host: Host, trait: str) -> bool:
+    """Say whether a host gives such virtual hardware, or has not said what it gives."""
+    return trait in host.traits or NAMES_ALL not in host.traits
 
 
 def is_of(host: Host, architecture: str) -> bool:
@@ -93,6 +108,9 @@ def unmet_by(host: Host, requirements: HostRequirements) -> str | None:
     for trait in sorted(requirements.forbidden):
         if has_trait(host, trait):
             return f"{host.name} has the forbidden trait {trait}"
+    for trait in sorted(requirements.hardware):
+        if not gives_hardware(host, trait):
+            return f"{host.name} cannot give its guests {trait}"
     if requirements.architecture is not None and not is_of(host, requirements.architecture):
         return f"{host.name} is of another architecture than {requirements.architecture}"
     return None

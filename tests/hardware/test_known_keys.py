@@ -93,9 +93,9 @@ def test_a_blank_thread_policy_is_refused_by_whoever_reads_it() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("hw:tpm_version", "2.0"),
-        ("hw:tpm_model", "tpm-crb"),
-        ("os:secure_boot", "required"),
+        ("hw:viommu_model", "intel"),
+        ("hw:tpm_secret_security", "host"),
+        ("quota:disk_io_limit", "100"),
         ("hw:mem_encryption", "yes"),
         ("hw:ephemeral_encryption", "true"),
         ("hw:pmem", "6GB,4GB"),
@@ -111,8 +111,9 @@ def test_what_no_host_can_grant_is_refused_by_key_value_and_rule(key: str, value
 
 def test_what_an_image_wants_and_no_host_can_grant_is_refused_too() -> None:
     for key, value in (
-        ("hw_tpm_version", 2.0),
-        ("os_secure_boot", "required"),
+        ("hw_iommu_model", "intel"),
+        ("hw_time_hpet", True),
+        ("hw_vm_mode", "xen"),
         ("hw_mem_encryption", True),
         ("img_config_drive", "mandatory"),
         ("img_signature", "abc"),
@@ -122,19 +123,20 @@ def test_what_an_image_wants_and_no_host_can_grant_is_refused_too() -> None:
 
 
 def test_values_that_ask_for_nothing_are_taken() -> None:
-    specs = {"hw:mem_encryption": "false", "os:secure_boot": "optional"}
+    specs = {"hw:mem_encryption": "false"}
     refuse_keys_of_flavor(flavor(specs))
-    properties = {"os_secure_boot": "disabled", "hw_mem_encryption": False, "os_distro": "debian"}
+    properties = {"hw_vm_mode": "hvm", "hw_mem_encryption": False, "os_distro": "debian"}
     refuse_keys_of_image(Image("i", properties=properties))
 
 
 def test_what_has_no_effect_is_said() -> None:
-    specs = {"hw:cpu_policy": "dedicated", "quota:cpu_shares": "10"}
-    image = Image("i", properties={"hw_disk_bus": "scsi", "os_distro": "debian", "builder": "x"})
+    specs = {"hw:cpu_policy": "dedicated", "hw:vif_multiqueue_enabled": "yes"}
+    properties = {"hw_vif_model": "e1000", "hw_disk_bus": "scsi", "builder": "x"}
+    image = Image("i", properties={**properties, "os_distro": "debian"})
     told = warnings_of(flavor(specs), image)
     assert {name.split(" has no effect")[0] for name in told} == {
-        "extra spec quota:cpu_shares",
-        "image property hw_disk_bus",
+        "extra spec hw:vif_multiqueue_enabled",
+        "image property hw_vif_model",
         "image property builder",
     }
 

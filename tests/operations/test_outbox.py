@@ -22,6 +22,9 @@ class Picky:
             self.sent.append(outgoing.id)
 
 
+FAILED = "it cannot be sent (ValueError): the log of the process has the error"
+
+
 def outgoing(queue: str, id_: str) -> OutgoingMessage:
     return OutgoingMessage(queue, "compute.spawn", {"a": 1}, id_)
 
@@ -35,7 +38,7 @@ def test_what_cannot_be_sent_is_named_and_the_rest_leaves() -> None:
             uow.post(posted)
     now += SWEEP_AFTER_S + 1
     [(row, why)] = transactions.outbox.sweep()
-    assert (row.id, why) == ("2", "ValueError: bytes must be in range(0, 256)")
+    assert (row.id, why) == ("2", FAILED)
     assert {"1", "3"} <= set(carrier.sent)
     with store.read() as uow:
         assert [outbox_row.id for outbox_row in uow.outbox.where()] == ["2"]

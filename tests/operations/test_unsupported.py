@@ -62,7 +62,7 @@ def test_an_instance_without_networks_is_built(networks: list[str]) -> None:
 
 UNHONOURED = [
     ("hw:cpu_polciy", "dedicated", "extra_spec_unknown"),
-    ("hw:tpm_version", "2.0", "not_supported"),
+    ("hw:viommu_model", "intel", "not_supported"),
     ("accel:device_profile", "gpu", "not_supported"),
     ("hw:pmem", "a", "not_supported"),
     ("hw:cpu_thread_policy", "", "extra_spec_blank"),
@@ -97,7 +97,7 @@ def test_a_flavor_with_what_nobody_grants_is_made_neither_by_name_nor_in_a_reque
     ("key", "value", "code"),
     [
         ("hw_cpu_polciy", "dedicated", "image_property_unknown"),
-        ("hw_tpm_version", "2.0", "not_supported"),
+        ("hw_iommu_model", "intel", "not_supported"),
         ("traits_required", ["HW_CPU_X86_AVX22"], "trait_unknown"),
         ("hw_cpu_policy", "", "image_property_blank"),
     ],
@@ -131,7 +131,7 @@ def test_metadata_of_an_aggregate_that_only_looks_as_if_it_were_read_is_refused(
 
 def test_a_rejected_build_holds_nothing() -> None:
     world = World()
-    operation = world.build(specs(**{"hw:tpm_version": "2.0"}), count=3)
+    operation = world.build(specs(**{"hw:viommu_model": "intel"}), count=3)
     world.run_out()
     assert world.ended(operation) is OperationState.FAILED
     assert world.guests() == {}

@@ -17,21 +17,29 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from models.errors import Rejected
+from models.messages.guests.hardware_traits import (
+    NAMES_ALL,
+    PACKED_RING,
+    SECURE_BOOT,
+    STATELESS,
+    bus_trait,
+    firmware_trait,
+    interface_trait,
+    sound_trait,
+    tpm_model_trait,
+    tpm_version_trait,
+    video_trait,
+)
+from models.messages.guests.requested_hardware import INTERFACES, SOUNDS
 
 _STANDARD: Final = frozenset(map(str, os_traits.get_traits()))
-_ALWAYS: Final = ("COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW")
+_ALWAYS: Final = (NAMES_ALL, "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW")
 _X86: Final = (
-    "COMPUTE_FIRMWARE_BIOS",
+    firmware_trait("bios"),
     "COMPUTE_MIGRATE_AUTO_CONVERGE",
-    "COMPUTE_NET_VIRTIO_PACKED",
-    *(
-        f"COMPUTE_NET_VIF_MODEL_{model}"
-        for model in ("E1000", "E1000E", "RTL8139", "VIRTIO", "VMXNET3")
-    ),
-    *(
-        f"COMPUTE_SOUND_MODEL_{model}"
-        for model in ("AC97", "ES1370", "ICH6", "ICH9", "PCSPK", "SB16", "USB")
-    ),
+    PACKED_RING,
+    *map(interface_trait, INTERFACES),
+    *map(sound_trait, SOUNDS),
 )
 """Devices of every QEMU for x86 that libvirt 9 knows; its capabilities do not list them."""
 _FLAGS: Final = {
@@ -126,9 +134,9 @@ def _traits(root: Element, architecture: str) -> Iterator[str]:
     if architecture == "x86_64":
         yield from _X86
     for bus in _values(root, "devices/disk", "bus"):
-        yield f"COMPUTE_STORAGE_BUS_{bus.upper()}"
+        yield bus_trait(bus)
     for model in _values(root, "devices/video", "modelType"):
-        yield f"COMPUTE_GRAPHICS_MODEL_{model.upper()}"
+        yield video_trait(model)
     yield from _firmware(root)
     yield from _tpm(root)
 
@@ -136,9 +144,10 @@ def _traits(root: Element, architecture: str) -> Iterator[str]:
 def _firmware(root: Element) -> Iterator[str]:
     if "efi" not in _values(root, "os", "firmware"):
         return
-    yield "COMPUTE_FIRMWARE_UEFI"
+    yield firmware_trait("uefi")
+    yield STATELESS
     if "yes" in _values(root, "os/loader", "secure"):
-        yield "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
+        yield SECURE_BOOT
 
 
 def _tpm(root: Element) -> Iterator[str]:
@@ -147,9 +156,9 @@ def _tpm(root: Element) -> Iterator[str]:
         return
     # Before libvirt 8.6 versions were not told: its emulators had both.
     for version in _values(root, "devices/tpm", "backendVersion") or ("1.2", "2.0"):
-        yield f"COMPUTE_SECURITY_TPM_{version.replace('.', '_')}"
+        yield tpm_version_trait(version)
     for model in _values(root, "devices/tpm", "model"):
-        yield f"COMPUTE_SECURITY_{model.upper().replace('-', '_')}"
+        yield tpm_model_trait(model)
 
 
 def _values(root: Element, path: str, name: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from models.json_types import Json
 from models.lifecycle import InstanceState, TaskState
 from models.messages.base import parse
 from models.messages.catalogue import FlavorBody, ImageBody
+from models.messages.guests.requested_hardware import hardware_of
 from models.messages.hints import hints_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def spec_of(request: BuildInstances, uow: UnitOfWork) -> Spec:
     if image is not None:
         refuse_image_keys(image)
     refuse_contradictions(flavor, image or NO_IMAGE)
+    hardware_of(flavor, image)
     if image is not None:
         image_fits(image, flavor, "instance.flavor")
     if body.host is not None and uow.hosts.get(body.host) is None:

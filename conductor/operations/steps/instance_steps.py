@@ -13,6 +13,7 @@ from models.json_types import Json
 from models.lifecycle import InstanceState, PowerState
 from models.messages.base import parse
 from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.requested_hardware import hardware_of
 from models.messages.guests.root_disks import DiskImage, RootDisk
 from models.messages.hardware.hardware_json import placement_to_json
 
@@ -62,6 +63,7 @@ def spawn_args_of(
         root_gib=instance.flavor.root_gb if has_local_disk(instance) else 0,
         ephemeral_gib=instance.flavor.ephemeral_gb,
         swap_mib=instance.flavor.swap_mib,
+        hardware=hardware_of(instance.flavor, instance.image),
         project_id=instance.project_id,
         metadata=dict(instance.request_spec.get("metadata") or {}),
         root_disk=root_disk or RootDisk(),

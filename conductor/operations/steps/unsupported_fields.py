@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from models.messages.requests import InstanceBody
 
 NO_NETWORK: Final = "none"
+_ANY_FLAVOR: Final = Flavor("", 65_536, 65_536, extra_specs={"hw_video:ram_max_mb": "4096"})
+"""So large, and so generous, that it is never the flavor that an image is refused for."""
 HINTS: Final = ("same_host", "different_host")
 _AGGREGATE: Final = "aggregate_instance_extra_specs:"
 _READ: Final = (COUNT_LIMIT, BUSY_LIMIT, "isolated_images", "filter_tenant_id")
@@ -72,7 +74,7 @@ def refuse_image_keys(image: Image) -> None:
     listed = image.properties.get("traits_required")
     for name in listed if isinstance(listed, tuple) else ():
         _trait_exists("traits_required", str(name), name)
-    host_requirements_of(Flavor("", 1, 1), image)
+    host_requirements_of(_ANY_FLAVOR, image)
 
 
 def refuse_fields(body: InstanceBody) -> None:

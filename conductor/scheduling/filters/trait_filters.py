@@ -9,6 +9,7 @@ from conductor.scheduling.fleet.fleet_snapshot import Fleet
 from conductor.scheduling.fleet.host_columns import (
     architecture_column,
     capability_column,
+    hardware_column,
     trait_column,
 )
 from conductor.scheduling.request.request_spec import RequestSpec
@@ -23,6 +24,9 @@ def has_traits(spec: RequestSpec, fleet: Fleet) -> Iterator[Check]:
     for trait in sorted(requirements.forbidden):
         lacks = (f"has the forbidden trait {trait}", f"have the forbidden trait {trait}")
         yield Check("trait_forbidden", lacks, fleet.column(trait_column(trait)) == 0)
+    for trait in sorted(requirements.hardware):
+        lacks = (f"cannot give its guests {trait}", f"cannot give their guests {trait}")
+        yield Check("hardware_missing", lacks, fleet.column(hardware_column(trait)) == 1)
     if requirements.architecture is not None:
         lacks = ("is of another architecture", "are of another architecture")
         column = fleet.column(architecture_column(requirements.architecture))

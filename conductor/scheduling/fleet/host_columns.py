@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
 
-from conductor.placement.host_requirements import CAPABILITIES, has_trait, is_of
+from conductor.placement.host_requirements import CAPABILITIES, gives_hardware, has_trait, is_of
 from conductor.placement.resources import capacity, left_of, most_of
 from conductor.scheduling.fleet.fleet_snapshot import CellColumn, HostColumn
 from conductor.scheduling.request.instance_shape import Shape
@@ -89,6 +89,16 @@ def trait_column(trait: str) -> HostColumn:
         return has_trait(host, trait)
 
     return has
+
+
+@lru_cache(maxsize=256)
+def hardware_column(trait: str) -> HostColumn:
+    """Return the column of hosts that give such virtual hardware, or have not said what."""
+
+    def gives(host: Host) -> int:
+        return gives_hardware(host, trait)
+
+    return gives
 
 
 @lru_cache(maxsize=64)

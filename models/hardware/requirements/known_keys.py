@@ -34,30 +34,22 @@ class KnownKey:
 
 
 _PLACED: Final = KnownKey(Effect.ACTED_ON, "decides which hosts, CPUs, pages and devices are used")
-_SHOWN: Final = KnownKey(
-    Effect.WARNED,
-    "checked against image and flavor, but guests do not get virtual hardware of this kind yet",
+_GUEST: Final = KnownKey(Effect.ACTED_ON, "the guest finds it so, on a host that can give it")
+_LIMIT: Final = KnownKey(Effect.ACTED_ON, "its host limits the guest so")
+_NO_LIMIT: Final = KnownKey(Effect.REFUSED, "no host limits its guests in this way")
+_NO_INTERFACE: Final = KnownKey(
+    Effect.WARNED, "there are no networks yet: no interface of the guest's could be so"
 )
-_MODEL: Final = KnownKey(
-    Effect.WARNED, "names virtual hardware that the hypervisor chooses by itself so far"
-)
-_LIMIT: Final = KnownKey(Effect.WARNED, "no host limits its guests so far")
-_LOCKED: Final = KnownKey(
-    Effect.WARNED, "needs and gets pages of its own, but no host locks them in memory yet"
-)
-_REALTIME: Final = KnownKey(
-    Effect.WARNED, "decides which vCPUs are pinned, but no host gives them realtime priority yet"
-)
-_TPM: Final = KnownKey(Effect.REFUSED, "no host can give its guests a virtual TPM")
+_NOT_GIVEN: Final = KnownKey(Effect.REFUSED, "no host gives its guests hardware of this kind")
+_NOT_DONE: Final = KnownKey(Effect.REFUSED, "no host does this for its guests", flag=True)
+_RESCUE: Final = KnownKey(Effect.INFORMATION, "says how to rescue it, which is not done here yet")
+_TPM_SECRET: Final = KnownKey(Effect.REFUSED, "the state of a virtual TPM is its host's alone")
 _ENCRYPTED: Final = KnownKey(
     Effect.REFUSED, "no host can encrypt the memory of its guests", flag=True
 )
 _ENCRYPTED_HOW: Final = KnownKey(Effect.REFUSED, "no host can encrypt the memory of its guests")
 _DISK: Final = KnownKey(Effect.REFUSED, "no host can encrypt ephemeral disks", flag=True)
 _DISK_HOW: Final = KnownKey(Effect.REFUSED, "no host can encrypt ephemeral disks")
-_SECURE_BOOT: Final = KnownKey(
-    Effect.REFUSED, "no host can boot its guests securely", ("disabled", "optional")
-)
 _PMEM: Final = KnownKey(Effect.REFUSED, "no host has persistent memory to give")
 _MEMPOLICY: Final = KnownKey(
     Effect.REFUSED,
@@ -94,25 +86,24 @@ _EITHER: Final[Mapping[str, KnownKey]] = {
         (
             *("cpu_sockets", "cpu_cores", "cpu_threads"),
             *("cpu_max_sockets", "cpu_max_cores", "cpu_max_threads"),
-            *("pmu", "serial_port_count", "vif_multiqueue_enabled"),
+            *("boot_menu", "input_bus", "locked_memory", "pmu", "serial_port_count"),
+            *("sound_model", "tpm_model", "tpm_version"),
+            *("virtio_packed_ring", "watchdog_action"),
         ),
-        _SHOWN,
+        _GUEST,
     ),
     **dict.fromkeys(
         (
-            *("boot_menu", "input_bus", "maxphysaddr_bits", "maxphysaddr_mode"),
-            *("redirected_usb_ports", "sound_model", "usb_model", "viommu_model"),
-            *("virtio_packed_ring", "watchdog_action"),
+            *("maxphysaddr_bits", "maxphysaddr_mode"),
+            *("redirected_usb_ports", "usb_model", "viommu_model"),
         ),
-        _MODEL,
+        _NOT_GIVEN,
     ),
-    "locked_memory": _LOCKED,
+    "vif_multiqueue_enabled": _NO_INTERFACE,
     "mem_encryption": _ENCRYPTED,
     "mem_encryption_model": _ENCRYPTED_HOW,
     "ephemeral_encryption": _DISK,
     "ephemeral_encryption_format": _DISK_HOW,
-    "tpm_model": _TPM,
-    "tpm_version": _TPM,
     "numa_mempolicy": _MEMPOLICY,
 }
 """What a flavor says as `hw:NAME` and an image as `hw_NAME`."""
@@ -120,15 +111,18 @@ _EITHER: Final[Mapping[str, KnownKey]] = {
 NUMBERED: Final = ("numa_cpus", "numa_mem")
 """What is said for each guest NUMA cell: `hw:NAME.N` or `hw_NAME.N`."""
 
-_QUOTAS: Final = (
+_LIMITS: Final = (
     *("cpu_period", "cpu_quota", "cpu_shares"),
+    *(f"disk_{way}_{what}_sec" for way in ("read", "write", "total") for what in ("bytes", "iops")),
+)
+_NO_LIMITS: Final = (
     *("cpu_limit", "cpu_reservation", "cpu_shares_level", "cpu_shares_share"),
     *("memory_limit", "memory_reservation", "memory_shares_level", "memory_shares_share"),
     *(
         f"disk_{way}_{what}_sec{burst}"
         for way in ("read", "write", "total")
         for what in ("bytes", "iops")
-        for burst in ("", "_max", "_max_length")
+        for burst in ("_max", "_max_length")
     ),
     *("disk_io_limit", "disk_io_reservation", "disk_io_shares_level", "disk_io_shares_share"),
     *(
@@ -143,19 +137,20 @@ EXTRA_SPECS: Final[Mapping[str, KnownKey]] = {
     **{f"hw:{name}": known for name, known in _EITHER.items()},
     "hw:cpu_dedicated_mask": _PLACED,
     "hw:emulator_threads_policy": _PLACED,
-    "hw:cpu_realtime": _REALTIME,
-    "hw:hide_hypervisor_id": _MODEL,
+    "hw:cpu_realtime": _GUEST,
+    "hw:hide_hypervisor_id": _GUEST,
     "hw:pmem": _PMEM,
-    "hw:tpm_secret_security": _TPM,
-    "hw_rng:allowed": _MODEL,
-    "hw_rng:rate_bytes": _MODEL,
-    "hw_rng:rate_period": _MODEL,
-    "hw_video:ram_max_mb": _MODEL,
-    "os:secure_boot": _SECURE_BOOT,
+    "hw:tpm_secret_security": _TPM_SECRET,
+    "hw_rng:allowed": _GUEST,
+    "hw_rng:rate_bytes": _GUEST,
+    "hw_rng:rate_period": _GUEST,
+    "hw_video:ram_max_mb": _GUEST,
+    "os:secure_boot": _GUEST,
     "accel:device_profile": _ACCELERATOR,
     "group_policy": _PLACED,
     "pci_passthrough:alias": _PLACED,
-    **{f"quota:{name}": _LIMIT for name in _QUOTAS},
+    **{f"quota:{name}": _LIMIT for name in _LIMITS},
+    **{f"quota:{name}": _NO_LIMIT for name in _NO_LIMITS},
 }
 """Extra specs of flavors by their whole name."""
 
@@ -176,19 +171,27 @@ PROPERTIES: Final[Mapping[str, KnownKey]] = {
     "hw_numa_mem": _PLACED,
     "traits_required": _PLACED,
     "hw_ephemeral_encryption_secret_uuid": _DISK_HOW,
-    "os_secure_boot": _SECURE_BOOT,
+    "os_secure_boot": _GUEST,
     **dict.fromkeys(
         (
-            *("hw_auto_disk_config", "hw_cdrom_bus", "hw_device_id", "hw_disk_bus"),
-            *("hw_disk_discard", "hw_disk_type", "hw_emulation_architecture", "hw_firmware_type"),
-            *("hw_firmware_stateless", "hw_floppy_bus", "hw_ipxe_boot", "hw_machine_type"),
-            *("hw_iommu_model", "hw_pointer_model", "hw_qemu_guest_agent", "hw_rescue_bus"),
-            *("hw_rescue_device", "hw_rng_model", "hw_scsi_model", "hw_time_hpet"),
-            *("hw_video_model", "hw_video_ram", "hw_vif_model", "hw_vm_mode"),
-            *("img_hide_hypervisor_id", "img_root_device_name", "os_require_quiesce"),
+            *("hw_cdrom_bus", "hw_disk_bus", "hw_disk_discard", "hw_firmware_stateless"),
+            *("hw_firmware_type", "hw_machine_type", "hw_pointer_model", "hw_qemu_guest_agent"),
+            *("hw_rng_model", "hw_scsi_model", "hw_video_model", "hw_video_ram"),
+            "img_hide_hypervisor_id",
         ),
-        _MODEL,
+        _GUEST,
     ),
+    "hw_vif_model": _NO_INTERFACE,
+    **dict.fromkeys(
+        ("hw_device_id", "hw_disk_type", "hw_emulation_architecture", "hw_iommu_model"), _NOT_GIVEN
+    ),
+    **dict.fromkeys(
+        ("hw_auto_disk_config", "hw_ipxe_boot", "hw_time_hpet", "os_require_quiesce"), _NOT_DONE
+    ),
+    **dict.fromkeys(("hw_rescue_bus", "hw_rescue_device"), _RESCUE),
+    "hw_floppy_bus": KnownKey(Effect.INFORMATION, "there are no floppy disks beside the image"),
+    "hw_vm_mode": KnownKey(Effect.REFUSED, "guests are whole machines", ("hvm",)),
+    "img_root_device_name": KnownKey(Effect.INFORMATION, "the bus decides what a disk is called"),
     **dict.fromkeys(
         (
             *("os_admin_user", "os_distro", "os_skip_agent_inject_files_at_boot"),

@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 from models.errors import HostRefused
 from models.messages.guests.guest_definition import GuestDefinition
+from models.messages.guests.requested_hardware import SOUNDS, WITH_VIDEO_MEMORY
 from models.messages.guests.virtual_hardware import DiskLimits, VirtualHardware
 from models.units import KIB_PER_MIB
 from workers.hypervisor.libvirt.domain_xml.elements import child
@@ -30,8 +31,6 @@ _LIMITS: Final = (
     ("read_iops_sec", "read_operations"),
     ("write_iops_sec", "write_operations"),
 )
-_WITH_VIDEO_MEMORY: Final = ("vga", "cirrus", "bochs", "qxl")
-_SOUNDS: Final = ("ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb")
 _SCSI: Final = {"virtio-scsi": "virtio-scsi", "lsilogic": "lsilogic", "megasas": "lsisas1078"}
 
 
@@ -126,8 +125,8 @@ def _add_serial_ports(devices: Element, hardware: VirtualHardware, console: str)
 def _add_sound(devices: Element, model: str | None) -> None:
     if model is None:
         return
-    if model not in _SOUNDS:
-        message = f"sound is {model[:40]}: should be one of {', '.join(_SOUNDS)}"
+    if model not in SOUNDS:
+        message = f"sound is {model[:40]}: should be one of {', '.join(SOUNDS)}"
         raise HostRefused("hardware_unsupported", message, key="sound")
     child(devices, "sound", model=model)
 
@@ -136,7 +135,7 @@ def _add_video(devices: Element, hardware: VirtualHardware) -> None:
     if hardware.video is None:
         return
     memory_mib = hardware.video_memory_mib
-    if memory_mib is not None and hardware.video not in _WITH_VIDEO_MEMORY:
+    if memory_mib is not None and hardware.video not in WITH_VIDEO_MEMORY:
         message = f"video_memory_mib is {memory_mib}: {hardware.video} has no memory of its own"
         raise HostRefused("hardware_unsupported", message, key="video_memory_mib")
     memory_kib = None if memory_mib is None else memory_mib * KIB_PER_MIB

@@ -1,0 +1,85 @@
+"""What flavor and image ask of the virtual hardware reaches the host, and keeps with the guest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from models.ids import InstanceId
+from models.lifecycle import OperationState
+from models.messages.guests.virtual_hardware import VirtualHardware
+from tests.operations.world import SHARED, World
+
+FLAVOR = {**SHARED, "extra_specs": {"hw:watchdog_action": "reset", "quota:cpu_shares": "512"}}
+IMAGE = {"id": "img", "properties": {"hw_disk_bus": "scsi", "hw_video_model": "vga"}}
+
+
+def hardware_at(world: World, host: str, instance_id: str) -> VirtualHardware:
+    domain = world.hosts[host].hypervisor.domain(InstanceId(instance_id))
+    assert domain is not None
+    assert domain.spec is not None
+    return domain.spec.hardware
+
+
+def test_the_host_is_told_of_the_hardware_and_again_wherever_the_guest_goes() -> None:
+    world = World(hosts=2)
+    build = world.build(FLAVOR, image=IMAGE, host="host-0", metadata={"role": "db"})
+    world.run_out()
+    instance = world.instance(build)
+    made = hardware_at(world, "host-0", instance.id)
+    assert (made.watchdog, made.disk_bus, made.video) == ("reset", "scsi", "vga")
+    assert made.cpu_share is not None
+    assert made.cpu_share.shares == 512
+    for task, arguments in moves():
+        world.submit(task, {"instance_id": instance.id, **arguments})
+        world.run_out()
+        host = world.instance_by_id(instance.id).host
+        assert host is not None
+        assert hardware_at(world, host, instance.id) == made, task
+
+
+def moves() -> list[tuple[str, dict[str, Any]]]:
+    return [
+        ("live_migrate_instance", {}),
+        ("migrate_instance", {}),
+        ("confirm_resize", {}),
+        ("rebuild_instance", {"image": {**IMAGE, "id": "other"}}),
+    ]
+
+
+def test_a_host_that_names_what_it_gives_gets_no_guest_that_needs_more() -> None:
+    world = World(hosts=2)
+    with world.store.begin() as uow:
+        for name, traits in (
+            ("host-0", ("COMPUTE_NODE", "COMPUTE_STORAGE_BUS_SCSI")),
+            ("host-1", ("COMPUTE_NODE", "COMPUTE_GRAPHICS_MODEL_VGA", "COMPUTE_STORAGE_BUS_SCSI")),
+        ):
+            host = uow.hosts.lock(name)
+            assert host is not None
+            uow.hosts.save(replace(host, traits=traits, version=host.version + 1))
+    build = world.build(FLAVOR, image=IMAGE)
+    world.run_out()
+    assert world.instance(build).host == "host-1"
+    refused = world.build(SHARED, image={"id": "i", "properties": {"hw_firmware_type": "uefi"}})
+    world.run_out()
+    assert world.ended(refused) is OperationState.FAILED
+    message = str((world.operation(refused).error or {})["message"])
+    assert "2 cannot give their guests COMPUTE_FIRMWARE_UEFI" in message
+
+
+@pytest.mark.parametrize("by_flavor", [True, False])
+def test_hardware_that_contradicts_itself_is_refused_before_any_claim(by_flavor: bool) -> None:
+    world = World()
+    properties = {"hw_firmware_type": "bios"}
+    flavor: dict[str, Any] = dict(SHARED)
+    if by_flavor:
+        flavor["extra_specs"] = {"os:secure_boot": "required"}
+    else:
+        properties["os_secure_boot"] = "required"
+    refused = world.build(flavor, image={"id": "i", "properties": properties})
+    world.run_out()
+    assert (world.operation(refused).error or {})["key"] == "hw_firmware_type"
+    with world.store.read() as uow:
+        assert not uow.instances.where()
