@@ -13,16 +13,19 @@ LOCK        := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-hea
                --no-emit-trusted-host --no-emit-options
 
 .DEFAULT_GOAL := help
-.PHONY: help install hypervisor real-guests demo test check format bench chaos prove services stop lock clean
+.PHONY: help install hypervisor real-guests demo demo-vm test check format bench chaos prove services stop lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
-	  awk -F ':.*## ' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
+	  awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 install: $(INSTALLED) ## create .venv with exactly what the lock file names
 
 demo: $(INSTALLED) ## see the main job done, in one process, with simulated hosts
 	@$(BIN)/conductor demo
+
+demo-vm: $(INSTALLED) hypervisor services ## see real guests on two libvirt hosts: built, pinned, moved, shelved (root)
+	@$(BIN)/python -m tests.hypervisors.demo_vm
 
 test: $(INSTALLED) services real-guests ## run every test, on real RabbitMQ, PostgreSQL and Redis too
 	@$(BIN)/python -m tests.halves

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from tests.acceptance.members import Member
 from tests.acceptance.sending import CONTEXT, Sender
 from tests.acceptance.stops import Stops
 from tests.acceptance.wire import Wire
-from tests.environment.variables import CHECKOUT
+from tests.environment.warm_processes import run_warm
 from tests.limits import limit_s, wait_for
 from tests.operations.world import small_host
 
@@ -61,7 +59,7 @@ class Fleet:
         self.hosts: list[str] = []
         self.figures = Figures()
         plain = {k: v for k, v in os.environ.items() if not k.startswith("CONDUCTOR_")}
-        self._environment = {
+        self.environment = {
             **plain,
             **times,
             "CONDUCTOR_BROKER_URL": services.broker_url,
@@ -76,7 +74,7 @@ class Fleet:
     def add(self, role: str, count: int) -> None:
         """Add conductors or schedulers, not yet started."""
         for number in range(1, count + 1):
-            self._add(f"{role}-{number}", (role,), self._environment)
+            self._add(f"{role}-{number}", (role,), self.environment)
 
     def add_host(
         self,
@@ -88,7 +86,7 @@ class Fleet:
         """Add the compute worker of a host; `wired` puts a `Wire` before its broker."""
         self.write_hardware(name, HARDWARE)
         self.hosts.append(name)
-        environment = dict(self._environment)
+        environment = dict(self.environment)
         for secret in ("CONDUCTOR_DATABASE_URL", "CONDUCTOR_RESULT_URL"):
             del environment[secret]
         if wired:
@@ -106,7 +104,7 @@ class Fleet:
     def add_libvirt_host(self, name: str, *options: str) -> None:
         """Add the compute worker of a host with libvirt."""
         self.hosts.append(name)
-        environment = dict(self._environment)
+        environment = dict(self.environment)
         for secret in ("CONDUCTOR_DATABASE_URL", "CONDUCTOR_RESULT_URL"):
             del environment[secret]
         arguments = ("compute", "--host", name, "--hypervisor", "libvirt", *options)
@@ -193,14 +191,11 @@ class Fleet:
 
     def command(self, *words: str) -> Any:
         """Run `conductor …` as an operator does; return its JSON."""
-        done = subprocess.run(
-            [sys.executable, "-m", "conductor", *words, "-o", "json"],
-            capture_output=True,
-            text=True,
-            cwd=CHECKOUT,
-            env=self._environment,
-            timeout=limit_s(60),
-            check=False,
+        done = run_warm(
+            "conductor",
+            [*words, "-o", "json"],
+            environment=self.environment,
+            timeout_s=limit_s(60),
         )
         assert done.returncode == 0, f"conductor {' '.join(words)}: {done.stderr[-2000:]}"
         return json.loads(done.stdout)

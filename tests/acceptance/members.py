@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from tests.environment.variables import CHECKOUT
+from tests.environment.warm_processes import WarmProcess
 from tests.limits import Limit
 
 START_S = 60.0
@@ -29,7 +27,7 @@ class Member:
         self.arguments = arguments
         self.log = log
         self._environment = {**environment, "PGAPPNAME": name}
-        self._process: subprocess.Popen[str] | None = None
+        self._process: WarmProcess | None = None
         self._ready = threading.Event()
         self.lives = 0
         self.changed = False
@@ -47,15 +45,12 @@ class Member:
         with self.log.open("a") as log:
             log.write(f"--- life {self.lives} of {self.name} {' '.join(more)}\n")
             log.flush()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "conductor", "serve", *self.arguments, *more],
-                stdout=subprocess.PIPE,
+            self._process = WarmProcess(
+                "conductor",
+                ["serve", *self.arguments, *more],
                 stderr=log,
-                text=True,
-                cwd=CHECKOUT,
-                env=self._environment,
+                environment=self._environment,
             )
-        assert self._process.stdout is not None
         reader = threading.Thread(
             target=self._read, args=(self._process.stdout, self._ready), daemon=True
         )

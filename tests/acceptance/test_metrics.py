@@ -33,7 +33,7 @@ def scraped(port: int) -> Samples:
 
 def watched(fleet: Fleet, role: str, port: int) -> Member:
     """Start one more process of a role, which answers scrapes."""
-    environment = {**fleet._environment, "CONDUCTOR_METRICS_PORT": str(port)}
+    environment = {**fleet.environment, "CONDUCTOR_METRICS_PORT": str(port)}
     member = Member(f"{role}-watched", (role,), environment, fleet.directory / f"{role}-watched")
     member.start()
     return member
@@ -62,7 +62,7 @@ def test_processes_answer_scrapes_while_they_work(fleet: Fleet) -> None:
 def test_an_operator_prints_how_the_system_stands_once(fleet: Fleet) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "conductor", "metrics"],
-        env=fleet._environment,
+        env=fleet.environment,
         cwd=CHECKOUT,
         capture_output=True,
         text=True,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from tests.environment.warm_processes import WarmProcess
 from tests.limits import Limit
 
 START_S = 30.0
@@ -26,11 +25,9 @@ class Process:
     def __init__(
         self, role: str, broker_url: str, *arguments: str, errors: Path | None = None
     ) -> None:
-        command = [sys.executable, "-m", "tests.services.stand_ins", role, broker_url, *arguments]
-        pipe = subprocess.PIPE
         with errors.open("wb") if errors else nullcontext() as stderr:
-            self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=stderr, text=True
+            self._process = WarmProcess(
+                "tests.services.stand_ins", [role, broker_url, *arguments], stderr=stderr
             )
         self._lines: queue.Queue[str] = queue.Queue()
         self._seen: list[dict[str, Any]] = []
