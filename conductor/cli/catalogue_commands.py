@@ -54,8 +54,6 @@ def define(kind: Kind, body: Mapping[str, Any], output: Format | None) -> None:
         _request_and_wait(here, DefineEntry.task, request)
         entry = _entry(here, kind, str(given.get("id") or given["name"]))
     row = entry_view(entry)
-    for warning in row.get("warnings", ()):
-        say(f"warning: {warning}")
     show_one(row, output, lambda: fields_of(row))
 
 

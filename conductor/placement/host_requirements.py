@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from conductor.placement.requested_amounts import grouped_traits
@@ -57,7 +57,16 @@ class HostRequirements:
 def host_requirements_of(flavor: Flavor, image: Image | None) -> HostRequirements:
     """Return what both ask of the host; raise `Rejected` where they contradict or are malformed.
 
-    Codes: `trait_invalid`, `traits_contradict`, `extra_spec_invalid`, those of `hardware_of`.
+    Codes: those of `named_requirements` and of `hardware_of`.
+    """
+    hardware = hardware_traits(hardware_of(flavor, image))
+    return replace(named_requirements(flavor, image), hardware=hardware)
+
+
+def named_requirements(flavor: Flavor, image: Image | None) -> HostRequirements:
+    """Return what both ask of the host by its traits and capabilities, by name.
+
+    Raises `Rejected`: `trait_invalid`, `traits_contradict`, `extra_spec_invalid`.
     """
     grouped = grouped_traits(flavor)
     rules = {
@@ -72,11 +81,7 @@ def host_requirements_of(flavor: Flavor, image: Image | None) -> HostRequirement
         raise wrong("traits_contradict", f"trait:{trait}", "forbidden", rule)
     required = frozenset(trait for trait, how in rules.items() if how == "required")
     return HostRequirements(
-        required | by_image,
-        forbidden,
-        _architecture(image),
-        FrozenMap(_capabilities(flavor)),
-        hardware_traits(hardware_of(flavor, image)),
+        required | by_image, forbidden, _architecture(image), FrozenMap(_capabilities(flavor))
     )
 
 

@@ -12,7 +12,11 @@ from models.errors import Rejected
 from models.hardware import Flavor, Image
 from models.hardware.requirements.known_keys import rows
 from models.messages.guests.hardware_traits import hardware_traits
-from models.messages.guests.requested_hardware import hardware_of
+from models.messages.guests.requested_hardware import (
+    hardware_of,
+    refuse_flavor_values,
+    refuse_image_values,
+)
 from models.messages.guests.virtual_hardware import VirtualHardware
 
 
@@ -53,7 +57,6 @@ OF_FLAVORS = [
     ({"hw:virtio_packed_ring": "true"}, {"packed_ring": True}),
     ({"hw:sound_model": "ich9"}, {"sound": "ich9"}),
     ({"hw:input_bus": "usb"}, {"pointer": "usbtablet"}),
-    ({"hw:vif_multiqueue_enabled": "true"}, {"interface_multiqueue": True}),
     ({"quota:disk_total_iops_sec": "200", "quota:disk_read_bytes_sec": "1000000"},
      {"disk_limits": {"total_operations": 200, "read_bytes": 1_000_000}}),
 ]  # fmt: skip
@@ -74,6 +77,9 @@ OF_IMAGES = [
     ({"hw_vif_model": "e1000"}, {"interface": "e1000"}),
     ({"hw_qemu_guest_agent": "yes"}, {"guest_agent": True}),
     ({"img_hide_hypervisor_id": True}, {"hide_hypervisor": True}),
+    ({"hw_time_hpet": False}, {"hpet": False}),
+    ({"os_type": "windows"}, {"clock": "localtime", "hyperv": True}),
+    ({"os_type": "linux"}, {}),
 ]  # fmt: skip
 
 
@@ -146,6 +152,9 @@ def test_every_key_that_the_guest_finds_or_its_host_limits_is_tried_here() -> No
         ({}, {"hw_vif_model": "netfront"}, "hw_vif_model"),
         ({}, {"hw_scsi_model": "vmpvscsi"}, "hw_scsi_model"),
         ({}, {"hw_rng_model": "chaoskey"}, "hw_rng_model"),
+        ({}, {"hw_machine_type": "pc-q35-7.2", "hw_disk_bus": "ide"}, "hw_disk_bus"),
+        ({"os:secure_boot": "required"}, {"hw_machine_type": "pc"}, "hw_machine_type"),
+        ({"os:secure_boot": "required"}, {"hw_cdrom_bus": "ide"}, "hw_cdrom_bus"),
     ],
 )  # fmt: skip
 def test_what_no_guest_can_have_is_refused_by_its_key(
@@ -155,6 +164,36 @@ def test_what_no_guest_can_have_is_refused_by_its_key(
         asked(specs, **properties)
     assert refused.value.key == key
     assert refused.value.message.startswith(f"{key} is ")
+
+
+ALONE = [
+    {"hw_cpu_sockets": "3"},
+    {"hw_cpu_max_sockets": 1, "hw_cpu_max_cores": 4},
+    {"hw_cpu_realtime_mask": "^0"},
+    {"hw_locked_memory": "yes"},
+    {"hw_video_ram": 64, "hw_video_model": "vga"},
+    {"hw_serial_port_count": 3},
+]
+
+
+@pytest.mark.parametrize("properties", ALONE)
+def test_an_image_is_not_refused_for_what_depends_on_the_flavor(
+    properties: dict[str, Any],
+) -> None:
+    refuse_image_values(Image("i", properties=properties))
+
+
+@pytest.mark.parametrize(
+    "specs", [{"hw:cpu_realtime": "yes"}, {"hw:locked_memory": "yes"}, {"hw:cpu_sockets": "3"}]
+)
+def test_a_flavor_is_not_refused_for_what_depends_on_the_image(specs: dict[str, str]) -> None:
+    refuse_flavor_values(Flavor("f", 4, 1024, extra_specs=specs))
+
+
+def test_a_guest_of_ever_so_many_vcpus_has_its_topology() -> None:
+    topology = asked({"hw:cpu_max_cores": "1"}, vcpus=65_536).cpu_topology
+    assert topology is not None
+    assert topology.sockets * topology.cores * topology.threads == 65_536
 
 
 def test_video_memory_is_what_the_image_asks_for_within_what_the_flavor_allows() -> None:

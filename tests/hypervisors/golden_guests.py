@@ -106,6 +106,7 @@ GUESTS: Final[dict[str, GuestDefinition]] = {
     ),
     "scsi-disks": _with(disk_bus="scsi", scsi_controller="virtio-scsi", packed_ring=True),
     "sata-disks-no-serial": _with(disk_bus="sata", serial_ports=0, video="none"),
+    "windows": _with(clock="localtime", hpet=False, hyperv=True),
     "odd-words": guest(
         name='a <b> & "c" ünïcode\n\x01end', metadata={"k<": "v\x02]]>", "line": "a\nb"}
     ),

@@ -104,6 +104,9 @@ hardware = st.fixed_dictionaries(
         ),
         "realtime_vcpus": _optional("0", "0-1"),
         "pmu": _optional(True, False),
+        "clock": st.sampled_from(["utc", "localtime"]),
+        "hpet": _optional(True, False),
+        "hyperv": st.booleans(),
         "hide_hypervisor": st.booleans(),
         "locked_memory": st.booleans(),
         "tpm": _optional(

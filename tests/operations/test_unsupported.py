@@ -129,6 +129,20 @@ def test_metadata_of_an_aggregate_that_only_looks_as_if_it_were_read_is_refused(
     assert not defined(world, "aggregate", {"name": "b", "metadata": {"disk": "ssd"}})
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("image", {"id": "i", "properties": {"hw_cpu_max_sockets": 1, "hw_cpu_max_cores": 4}}),
+        ("image", {"id": "i", "properties": {"hw_locked_memory": "yes"}}),
+        ("flavor", {"name": "f", **specs(**{"hw:cpu_realtime": "yes"})}),
+    ],
+)
+def test_what_only_flavor_and_image_together_decide_is_defined(
+    kind: str, body: dict[str, object]
+) -> None:
+    assert not defined(World(), kind, body)
+
+
 def test_a_rejected_build_holds_nothing() -> None:
     world = World()
     operation = world.build(specs(**{"hw:viommu_model": "intel"}), count=3)

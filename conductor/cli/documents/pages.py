@@ -48,13 +48,21 @@ _SPECS: Final = """\
 Generated from `models/hardware/requirements/known_keys.py` by `conductor docs extra-specs`: do not
 edit.
 
-Nothing that is accepted is ignored. A key is acted on; or refused as long as no host can grant it;
-or kept with a warning that `flavors create`, `images create` and `show` print: it has no effect.
-A name that is not listed is refused, with the nearest one that is, when the flavor or image is made
-and in a request that describes its own. `fit` and `guest` refuse unknown names in `hw:` and `hw_`
-only; of the others they read what they read.
+Nothing that is accepted is ignored. A key is acted on, or refused as long as no host can grant it;
+what an image says of itself and asks nothing with is kept as information. A name that is not listed
+is refused, with the nearest one that is, when the flavor or image is made and in a request that
+describes its own. `fit` and `guest` refuse unknown names in `hw:` and `hw_` only; of the others
+they read what they read.
 
-A value may not be blank. Conditions (`aggregate_instance_extra_specs:NAME`, `capabilities:NAME`)
+A value may not be blank, and where it is yes or no it has to be spelled as one of the two: 1, t,
+true, on, y, yes; 0, f, false, off, n, no. (`fit` and `guest` take every other word for no.)
+
+What a guest can see is in its definition, and stays in it wherever the guest goes. Each host says
+by traits what it can give (`COMPUTE_FIRMWARE_UEFI`, `COMPUTE_STORAGE_BUS_SCSI`, …); one that lacks
+a trait is not chosen, and `explain` says which. Only what flavor and image say together is held
+against each other, and only then; what either says alone must be a value that some guest can have.
+
+Conditions (`aggregate_instance_extra_specs:NAME`, `capabilities:NAME`)
 are a plain value, which has to be equal, or an operator and what to compare with:
 
 | operator | holds where the value is |

@@ -24,8 +24,6 @@ from conductor.store import (
     Registration,
     UnitOfWork,
 )
-from models.hardware import Flavor, Image
-from models.hardware.requirements.extra_specs import warnings_of
 from models.json_types import JsonDict
 from models.lifecycle import OperationState
 from models.messages.hardware.hardware_json import (
@@ -167,7 +165,6 @@ def instance_view(instance: Instance) -> JsonDict:
         "user_id": instance.user_id,
         "metadata": dict(instance.request_spec.get("metadata") or {}),
         "tags": list(instance.request_spec.get("tags") or ()),
-        "warnings": list(warnings_of(instance.flavor, instance.image)),
         "availability_zone": instance.availability_zone,
         "group": instance.group,
         "operation_id": instance.operation_id,
@@ -281,18 +278,8 @@ def _served(registration: Registration | None) -> JsonDict:
 
 
 def entry_view(entry: CatalogueEntry) -> JsonDict:
-    """Return a flavor, image, aggregate, zone, server group or quota as it was defined.
-
-    Of flavors and images also what of them has no effect.
-    """
-    view = {**entry.body, "created_at": moment(entry.created_at)}
-    if entry.kind == "flavor":
-        specs = entry.body.get("extra_specs") or {}
-        view["warnings"] = list(warnings_of(Flavor("", 1, 1, extra_specs=specs), None))
-    elif entry.kind == "image":
-        image = Image("", properties=entry.body.get("properties") or {})
-        view["warnings"] = list(warnings_of(None, image))
-    return view
+    """Return a flavor, image, aggregate, zone, server group or quota as it was defined."""
+    return {**entry.body, "created_at": moment(entry.created_at)}
 
 
 def _usage(host: Host) -> JsonDict:

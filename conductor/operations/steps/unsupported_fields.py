@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
-from conductor.placement.host_requirements import CAPABILITIES, CAPABILITY, host_requirements_of
+from conductor.placement.host_requirements import CAPABILITIES, CAPABILITY, named_requirements
 from conductor.placement.requested_amounts import request_of
 from conductor.placement.resource_names import TRAITS, is_custom
 from conductor.placement.resources import amounts
@@ -30,13 +30,12 @@ from models.messages.catalogue import (
     WEIGHER_NAMES,
     WEIGHER_PLUGINS,
 )
+from models.messages.guests.requested_hardware import refuse_flavor_values, refuse_image_values
 
 if TYPE_CHECKING:
     from models.messages.requests import InstanceBody
 
 NO_NETWORK: Final = "none"
-_ANY_FLAVOR: Final = Flavor("", 65_536, 65_536, extra_specs={"hw_video:ram_max_mb": "4096"})
-"""So large, and so generous, that it is never the flavor that an image is refused for."""
 HINTS: Final = ("same_host", "different_host")
 _AGGREGATE: Final = "aggregate_instance_extra_specs:"
 _READ: Final = (COUNT_LIMIT, BUSY_LIMIT, "isolated_images", "filter_tenant_id")
@@ -63,7 +62,8 @@ def refuse_flavor_keys(flavor: Flavor) -> None:
             known = f"hosts say {', '.join(sorted(CAPABILITIES))}{nearest(name, CAPABILITIES)}"
             raise wrong("capability_unknown", key, value, known)
     _traits_exist(flavor.extra_specs, "trait")
-    host_requirements_of(flavor, None)
+    named_requirements(flavor, None)
+    refuse_flavor_values(flavor)
     request_of(flavor, amounts(flavor, None))
 
 
@@ -74,7 +74,8 @@ def refuse_image_keys(image: Image) -> None:
     listed = image.properties.get("traits_required")
     for name in listed if isinstance(listed, tuple) else ():
         _trait_exists("traits_required", str(name), name)
-    host_requirements_of(_ANY_FLAVOR, image)
+    named_requirements(Flavor("", 1, 1), image)
+    refuse_image_values(image)
 
 
 def refuse_fields(body: InstanceBody) -> None:

@@ -1,7 +1,7 @@
 """What becomes of the keys of a flavor and an image, before anything reads their values (pure)."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
@@ -13,14 +13,16 @@ from models.hardware.requirements.known_keys import (
     NUMBERED,
     PROPERTIES,
     SCOPES,
+    YES_OR_NO,
     Effect,
     KnownKey,
 )
-from models.hardware.requirements.parsing import flag, wrong
+from models.hardware.requirements.parsing import flag, is_yes_or_no, wrong
 
 _GROUPED: Final = re.compile(r"(resources|trait)(\d{1,9}|_[A-Za-z0-9_-]{1,64})?:\S+")
 _NAMED: Final = re.compile(r"(aggregate_instance_extra_specs|capabilities):\S(.*\S)?")
 _OF_IMAGE: Final = re.compile(r"trait(\d{1,9}|_[A-Za-z0-9_-]{1,64})?:\S+")
+_SPELLED: Final = "it must be yes or no, true or false, on or off, 1 or 0"
 _NEAR: Final = 0.6
 _HARDLY_ANOTHER: Final = 0.85
 """How alike a free name and a known one must be for the free one to be a slip of the pen."""
@@ -64,7 +66,7 @@ def refuse_unknown_hardware(flavor: Flavor, image: Image) -> None:
 def refuse_keys_of_flavor(flavor: Flavor) -> None:
     """Raise the first `Rejected` among a flavor's keys: unknown, blank, or granted by no host.
 
-    Codes: `extra_spec_unknown`, `extra_spec_blank`, `not_supported`.
+    Codes: `extra_spec_unknown`, `extra_spec_blank`, `extra_spec_invalid`, `not_supported`.
     """
     for key, value in flavor.extra_specs.items():
         known = extra_spec(key)
@@ -72,34 +74,29 @@ def refuse_keys_of_flavor(flavor: Flavor) -> None:
             raise _unknown_spec(key, value)
         if not value.strip():
             raise wrong("extra_spec_blank", key, value, "leave it out, or say what it should be")
+        if key in YES_OR_NO and not is_yes_or_no(value):
+            raise wrong("extra_spec_invalid", key, value, _SPELLED)
         _refuse_ungranted(known, key, value)
 
 
 def refuse_keys_of_image(image: Image) -> None:
     """Raise the first `Rejected` among an image's keys: unknown, blank, or granted by no host.
 
-    Codes: `image_property_unknown`, `image_property_blank`, `not_supported`.
+    Codes: `image_property_unknown`, `image_property_blank`, `image_property_invalid`,
+    `not_supported`.
     """
     for key, value in image.properties.items():
         known = image_property(key)
         if known is None:
             raise _unknown_property(key, value)
-        if known.effect in (Effect.INFORMATION, Effect.WARNED):
+        if known.effect is Effect.INFORMATION:
             continue
         if value is None or not str(value).strip():
             rule = "leave it out, or say what it should be"
             raise wrong("image_property_blank", key, value, rule)
+        if key in YES_OR_NO and not is_yes_or_no(value):
+            raise wrong("image_property_invalid", key, value, _SPELLED)
         _refuse_ungranted(known, key, value)
-
-
-def warnings_of(flavor: Flavor | None, image: Image | None) -> tuple[str, ...]:
-    """Return a sentence for each key that is kept without any effect, in order."""
-    warnings = []
-    if flavor is not None:
-        warnings += list(_without_effect(flavor.extra_specs, "extra spec"))
-    if image is not None:
-        warnings += list(_without_effect(image.properties, "image property"))
-    return tuple(warnings)
 
 
 def nearest(name: str, known: Collection[str], *, hardly_another: bool = False) -> str:
@@ -109,14 +106,6 @@ def nearest(name: str, known: Collection[str], *, hardly_another: bool = False) 
     """
     likest = _likest(name, known, _HARDLY_ANOTHER if hardly_another else _NEAR)
     return f"; did you mean {likest}?" if likest else ""
-
-
-def _without_effect(entries: Mapping[str, object], what: str) -> Iterator[str]:
-    look = extra_spec if what == "extra spec" else image_property
-    for key in entries:
-        known = look(key)
-        if known is not None and known.effect is Effect.WARNED:
-            yield f"{what} {key} has no effect, or not all of it: {known.why}"
 
 
 def _refuse_ungranted(known: KnownKey, key: str, value: object) -> None:

@@ -1,8 +1,8 @@
 """Every extra spec and image property that is known, and what becomes of each.
 
-Nothing that is accepted is ignored: a key is acted on, refused because no host can grant it yet,
-or kept with a warning that says that it has no effect. What is in none of these tables is
-refused by name (`extra_specs.py`). `docs/extra-specs.md` is made from here.
+Nothing that is accepted is ignored: a key is acted on, refused because no host can grant it, or
+says something of an image and asks for nothing. What is in none of these tables is refused by
+name (`extra_specs.py`). `docs/extra-specs.md` is made from here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,6 @@ class Effect(StrEnum):
 
     ACTED_ON = "acted on"
     REFUSED = "refused"
-    WARNED = "kept with a warning"
     INFORMATION = "kept as information"
 
 
@@ -37,9 +36,14 @@ _PLACED: Final = KnownKey(Effect.ACTED_ON, "decides which hosts, CPUs, pages and
 _GUEST: Final = KnownKey(Effect.ACTED_ON, "the guest finds it so, on a host that can give it")
 _LIMIT: Final = KnownKey(Effect.ACTED_ON, "its host limits the guest so")
 _NO_LIMIT: Final = KnownKey(Effect.REFUSED, "no host limits its guests in this way")
-_NO_INTERFACE: Final = KnownKey(
-    Effect.WARNED, "there are no networks yet: no interface of the guest's could be so"
+_QUEUES: Final = KnownKey(Effect.REFUSED, "no guest has network interfaces yet", flag=True)
+_NO_DRIVE: Final = KnownKey(
+    Effect.ACTED_ON, "only hosts that can give it are used; no guest has such a drive yet"
 )
+_NO_INTERFACE: Final = KnownKey(
+    Effect.ACTED_ON, "only hosts that can give it are used; no guest has network interfaces yet"
+)
+_FLOPPY: Final = KnownKey(Effect.REFUSED, "no guest has a floppy drive beside its disks")
 _NOT_GIVEN: Final = KnownKey(Effect.REFUSED, "no host gives its guests hardware of this kind")
 _NOT_DONE: Final = KnownKey(Effect.REFUSED, "no host does this for its guests", flag=True)
 _RESCUE: Final = KnownKey(Effect.INFORMATION, "says how to rescue it, which is not done here yet")
@@ -66,6 +70,10 @@ _VOLUMES: Final = KnownKey(Effect.REFUSED, "there are no volumes to map")
 _HYPERVISOR: Final = KnownKey(
     Effect.REFUSED,
     "an image chooses no hypervisor; a flavor does with capabilities:hypervisor_type",
+)
+_WINDOWS: Final = KnownKey(
+    Effect.ACTED_ON,
+    "windows: a clock in local time, and under KVM what Hyper-V tells it; others ask for nothing",
 )
 _DIRECT: Final = KnownKey(Effect.REFUSED, "no host boots a kernel from beside the image")
 _DESCRIPTION: Final = KnownKey(Effect.INFORMATION, "says what is in the image and asks for nothing")
@@ -99,7 +107,7 @@ _EITHER: Final[Mapping[str, KnownKey]] = {
         ),
         _NOT_GIVEN,
     ),
-    "vif_multiqueue_enabled": _NO_INTERFACE,
+    "vif_multiqueue_enabled": _QUEUES,
     "mem_encryption": _ENCRYPTED,
     "mem_encryption_model": _ENCRYPTED_HOW,
     "ephemeral_encryption": _DISK,
@@ -107,6 +115,11 @@ _EITHER: Final[Mapping[str, KnownKey]] = {
     "numa_mempolicy": _MEMPOLICY,
 }
 """What a flavor says as `hw:NAME` and an image as `hw_NAME`."""
+
+_FLAGS: Final = (
+    *("boot_menu", "ephemeral_encryption", "locked_memory", "mem_encryption", "pmu"),
+    *("vif_multiqueue_enabled", "virtio_packed_ring"),
+)
 
 NUMBERED: Final = ("numa_cpus", "numa_mem")
 """What is said for each guest NUMA cell: `hw:NAME.N` or `hw_NAME.N`."""
@@ -174,33 +187,33 @@ PROPERTIES: Final[Mapping[str, KnownKey]] = {
     "os_secure_boot": _GUEST,
     **dict.fromkeys(
         (
-            *("hw_cdrom_bus", "hw_disk_bus", "hw_disk_discard", "hw_firmware_stateless"),
-            *("hw_firmware_type", "hw_machine_type", "hw_pointer_model", "hw_qemu_guest_agent"),
-            *("hw_rng_model", "hw_scsi_model", "hw_video_model", "hw_video_ram"),
+            *("hw_disk_bus", "hw_disk_discard", "hw_firmware_stateless", "hw_firmware_type"),
+            *("hw_machine_type", "hw_pointer_model", "hw_qemu_guest_agent", "hw_rng_model"),
+            *("hw_scsi_model", "hw_time_hpet", "hw_video_model", "hw_video_ram"),
             "img_hide_hypervisor_id",
         ),
         _GUEST,
     ),
+    "hw_cdrom_bus": _NO_DRIVE,
     "hw_vif_model": _NO_INTERFACE,
     **dict.fromkeys(
         ("hw_device_id", "hw_disk_type", "hw_emulation_architecture", "hw_iommu_model"), _NOT_GIVEN
     ),
-    **dict.fromkeys(
-        ("hw_auto_disk_config", "hw_ipxe_boot", "hw_time_hpet", "os_require_quiesce"), _NOT_DONE
-    ),
+    **dict.fromkeys(("hw_auto_disk_config", "hw_ipxe_boot", "os_require_quiesce"), _NOT_DONE),
     **dict.fromkeys(("hw_rescue_bus", "hw_rescue_device"), _RESCUE),
-    "hw_floppy_bus": KnownKey(Effect.INFORMATION, "there are no floppy disks beside the image"),
+    "hw_floppy_bus": _FLOPPY,
     "hw_vm_mode": KnownKey(Effect.REFUSED, "guests are whole machines", ("hvm",)),
     "img_root_device_name": KnownKey(Effect.INFORMATION, "the bus decides what a disk is called"),
     **dict.fromkeys(
         (
             *("os_admin_user", "os_distro", "os_skip_agent_inject_files_at_boot"),
-            *("os_skip_agent_inject_ssh", "os_type", "os_version", "img_bittorrent"),
+            *("os_skip_agent_inject_ssh", "os_version", "img_bittorrent"),
             *("img_cache_in_nova", "img_compression_level", "img_linked_clone"),
             *("img_owner_id", "img_use_agent", "img_version"),
         ),
         _DESCRIPTION,
     ),
+    "os_type": _WINDOWS,
     "img_config_drive": _DRIVE,
     **dict.fromkeys(("img_block_device_mapping", "img_bdm_v2", "img_mappings"), _VOLUMES),
     **dict.fromkeys(("img_hv_type", "img_hv_requested_version"), _HYPERVISOR),
@@ -215,7 +228,17 @@ PROPERTIES: Final[Mapping[str, KnownKey]] = {
 }
 """Properties of images by their whole name."""
 
-ANYTHING_ELSE: Final = KnownKey(Effect.WARNED, "nothing here reads it")
+YES_OR_NO: Final = frozenset(
+    {
+        *(f"{where}{name}" for where in ("hw:", "hw_") for name in _FLAGS),
+        *("hw:cpu_realtime", "hw:hide_hypervisor_id", "hw_rng:allowed"),
+        *("hw_auto_disk_config", "hw_firmware_stateless", "hw_ipxe_boot", "hw_qemu_guest_agent"),
+        *("hw_time_hpet", "img_hide_hypervisor_id", "os_require_quiesce"),
+    }
+)
+"""Keys whose values have to be a spelling of yes or of no."""
+
+ANYTHING_ELSE: Final = KnownKey(Effect.INFORMATION, "what its owner makes of it; asks for nothing")
 """Properties of images outside hw_ are what their owners make of them."""
 
 

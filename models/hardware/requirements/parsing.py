@@ -7,6 +7,7 @@ from models.errors import Rejected
 from models.hardware import CpuMask, Flavor, Image, parse_cpu_list
 
 _TRUE: Final = frozenset({"1", "t", "true", "on", "y", "yes"})
+_FALSE: Final = frozenset({"0", "f", "false", "off", "n", "no"})
 _DIGITS_AT_MOST: Final = 18
 
 
@@ -56,6 +57,11 @@ def image_choice(key: str, allowed: Collection[str], image: Image) -> str | None
 def flag(value: object) -> bool:
     """Return a yes-or-no value; the usual spellings of yes count, all else is no."""
     return value is True or str(value).strip().lower() in _TRUE
+
+
+def is_yes_or_no(value: object) -> bool:
+    """Say whether a value is a spelling of yes or of no."""
+    return str(value).strip().lower() in _TRUE | _FALSE
 
 
 def one_of(value: object, allowed: Collection[str], code: str, key: str) -> str:

@@ -31,6 +31,8 @@ from models.messages.guests.virtual_hardware import (
 )
 
 NO_IMAGE: Final = Image("")
+_ANY_FLAVOR: Final = Flavor("", 1, 1, extra_specs={"hw_video:ram_max_mb": "4096"})
+"""So generous that it is never the flavor that an image is refused for."""
 MOST_SERIAL_PORTS: Final = 4
 """So many a PC has."""
 SOUNDS: Final = ("ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb")
@@ -43,7 +45,10 @@ _SCSI: Final = {"virtio-scsi": "virtio-scsi", "lsilogic": "lsilogic", "lsisas107
 _WATCHDOG: Final = ("disabled", "none", "pause", "poweroff", "reset")
 _OLD_MACHINE: Final = "pc"
 _OLD_BUSES: Final = ("ide", "fdc")
-"""Buses that only the older machine type has."""
+"""Buses for which a guest gets the older machine type where nobody names one."""
+_BUS_KEYS: Final = ("hw_disk_bus", "hw_cdrom_bus")
+_OLD: Final = re.compile(r"pc(-i440fx.*|-[0-9].*)?")
+_NEW: Final = re.compile(r"(pc-)?q35.*")
 _MACHINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LIMITS: Final = {
     f"quota:disk_{way}_{what}_sec": f"{way}_{field}"
@@ -61,8 +66,27 @@ def hardware_of(flavor: Flavor, image: Image | None) -> VirtualHardware:
         **_devices(flavor, other),
         **_screen(flavor, other),
         **_disks(flavor, other),
-        **_interfaces(flavor, other),
+        **_interfaces(other),
     )
+
+
+def refuse_flavor_values(flavor: Flavor) -> None:
+    """Raise `Rejected` for a value of a flavor with which no guest could be, of whatever image."""
+    _refuse_values(flavor, NO_IMAGE)
+
+
+def refuse_image_values(image: Image) -> None:
+    """Raise `Rejected` for a value of an image with which no guest could be, of any flavor."""
+    _refuse_values(_ANY_FLAVOR, image)
+
+
+def _refuse_values(flavor: Flavor, image: Image) -> None:
+    # Whether vCPUs can be divided so, realtime and locked memory depend on what the other says.
+    topology_bounds(flavor, image)
+    _share(flavor)
+    _interfaces(image)
+    for group in (_machine, _devices, _screen, _disks):
+        group(flavor, image)
 
 
 def _cpu(flavor: Flavor, image: Image) -> dict[str, Any]:
@@ -104,7 +128,19 @@ def _machine(flavor: Flavor, image: Image) -> dict[str, Any]:
         "architecture": None if architecture is None else str(architecture).lower(),
         "machine_type": _machine_type(image),
         "boot_menu": agreed_flag("boot_menu", flavor, image) or False,
+        **_clock(image),
         **_firmware(flavor, image),
+    }
+
+
+def _clock(image: Image) -> dict[str, Any]:
+    """Windows takes the clock of the machine for local time."""
+    windows = str(image.properties.get("os_type", "")).strip().lower() == "windows"
+    hpet = image.properties.get("hw_time_hpet")
+    return {
+        "clock": "localtime" if windows else "utc",
+        "hpet": None if hpet is None else flag(hpet),
+        "hyperv": windows,
     }
 
 
@@ -114,9 +150,17 @@ def _machine_type(image: Image) -> str | None:
         if not isinstance(named, str) or not _MACHINE.fullmatch(named):
             rule = "it must be letters, digits, '.', '_' and '-'"
             raise wrong("machine_type_invalid", "hw_machine_type", named, rule)
+        _refuse_missing_bus(image, named)
         return named
-    old = [image.properties.get(key) in _OLD_BUSES for key in ("hw_disk_bus", "hw_cdrom_bus")]
-    return _OLD_MACHINE if any(old) else None
+    old = any(image.properties.get(key) in _OLD_BUSES for key in _BUS_KEYS)
+    return _OLD_MACHINE if old else None
+
+
+def _refuse_missing_bus(image: Image, machine: str) -> None:
+    for key in _BUS_KEYS:
+        if image.properties.get(key) == "ide" and _NEW.fullmatch(machine):
+            rule = f"the machine type {machine} has no such bus; {_OLD_MACHINE} has"
+            raise wrong("machine_type_conflict", key, "ide", rule)
 
 
 def _firmware(flavor: Flavor, image: Image) -> dict[str, Any]:
@@ -126,6 +170,11 @@ def _firmware(flavor: Flavor, image: Image) -> dict[str, Any]:
     if firmware == "bios" and (secure or stateless):
         rule = "secure boot and stateless firmware need uefi"
         raise wrong("firmware_type_conflict", "hw_firmware_type", firmware, rule)
+    machine = _machine_type(image)
+    if secure and machine is not None and _OLD.fullmatch(machine):
+        key = "hw_machine_type" if "hw_machine_type" in image.properties else _old_bus(image)
+        rule = f"secure boot needs a machine type other than {machine}, such as q35"
+        raise wrong("machine_type_conflict", key, image.properties[key], rule)
     if stateless and firmware is None and not secure:
         rule = "it needs hw_firmware_type uefi"
         raise wrong("firmware_type_conflict", "hw_firmware_stateless", True, rule)
@@ -134,6 +183,10 @@ def _firmware(flavor: Flavor, image: Image) -> dict[str, Any]:
         "secure_boot": secure,
         "stateless_firmware": stateless,
     }
+
+
+def _old_bus(image: Image) -> str:
+    return next(key for key in _BUS_KEYS if image.properties.get(key) in _OLD_BUSES)
 
 
 def _devices(flavor: Flavor, image: Image) -> dict[str, Any]:
@@ -220,11 +273,8 @@ def _disks(flavor: Flavor, image: Image) -> dict[str, Any]:
     }
 
 
-def _interfaces(flavor: Flavor, image: Image) -> dict[str, Any]:
-    return {
-        "interface": image_choice("hw_vif_model", INTERFACES, image),
-        "interface_multiqueue": device_requirements.vif_multiqueue(flavor, image),
-    }
+def _interfaces(image: Image) -> dict[str, Any]:
+    return {"interface": image_choice("hw_vif_model", INTERFACES, image)}
 
 
 def _disk_limits(flavor: Flavor) -> DiskLimits | None:

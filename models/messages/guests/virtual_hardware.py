@@ -14,6 +14,7 @@ from models.messages.base import Message
 
 Amount = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Few = Annotated[int, Field(ge=1, le=4096)]
+Part = Annotated[int, Field(ge=1, le=2**31 - 1)]
 DiskBus: TypeAlias = Literal["virtio", "scsi", "sata", "ide", "usb", "fdc"]
 InterfaceModel: TypeAlias = Literal["virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"]
 VideoModel: TypeAlias = Literal["virtio", "vga", "cirrus", "bochs", "qxl", "none"]
@@ -23,9 +24,9 @@ WatchdogAction: TypeAlias = Literal["none", "pause", "poweroff", "reset"]
 class CpuTopology(Message):
     """How the vCPUs look to the guest; the product is their number."""
 
-    sockets: Few = 1
-    cores: Few = 1
-    threads: Few = 1
+    sockets: Part = 1
+    cores: Part = 1
+    threads: Part = 1
 
 
 class TrustedPlatformModule(Message):
@@ -65,6 +66,7 @@ class VirtualHardware(Message):
     """What the guest finds when it boots, apart from sizes, NUMA cells and pins (`placement`).
 
     `realtime_vcpus` is a list such as `0,2-3`. `discard` passes freed blocks on to the storage.
+    `hyperv` are the enlightenments with which Windows runs well; only KVM has them.
     """
 
     architecture: str | None = None
@@ -77,6 +79,9 @@ class VirtualHardware(Message):
     cpu_share: CpuShare | None = None
     realtime_vcpus: str | None = None
     pmu: bool | None = None
+    clock: Literal["utc", "localtime"] = "utc"
+    hpet: bool | None = None
+    hyperv: bool = False
     hide_hypervisor: bool = False
     locked_memory: bool = False
     tpm: TrustedPlatformModule | None = None
@@ -93,6 +98,5 @@ class VirtualHardware(Message):
     discard: bool = False
     disk_limits: DiskLimits | None = None
     interface: InterfaceModel | None = None
-    interface_multiqueue: bool = False
     guest_agent: bool = False
     packed_ring: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 from xml.etree.ElementTree import Element
 
 from models.hardware import CpuMask, PlacedCell, Placement, format_cpu_list
@@ -12,6 +13,9 @@ from workers.hypervisor.libvirt.domain_xml.elements import child, on_off
 from workers.hypervisor.libvirt.domain_xml.host_context import HostContext
 
 ORDINARY_PAGE_KIB = 4
+_ENLIGHTENMENTS: Final = ("relaxed", "vapic", "vpindex", "runtime", "synic")
+_SPINLOCK_RETRIES: Final = 8191
+"""So often Windows tries before it lets another vCPU run; the least that Hyper-V takes is 4095."""
 
 
 def add_memory(domain: Element, guest: GuestDefinition, placement: Placement | None) -> None:
@@ -108,12 +112,22 @@ def add_cpu_model(
             )
 
 
-def add_features(domain: Element, guest: GuestDefinition) -> None:
+def has_enlightenments(guest: GuestDefinition, host: HostContext) -> bool:
+    """Say whether the guest is told what Hyper-V would tell it; emulation has none of it."""
+    return guest.hardware.hyperv and host.virtualization == "kvm"
+
+
+def add_features(domain: Element, guest: GuestDefinition, host: HostContext) -> None:
     """Say what the machine has besides: ACPI, the PMU, and whether it says that it is virtual."""
     features = child(domain, "features")
     child(features, "acpi")
     child(features, "apic")
     hardware = guest.hardware
+    if has_enlightenments(guest, host):
+        hyperv = child(features, "hyperv")
+        for name in _ENLIGHTENMENTS:
+            child(hyperv, name, state="on")
+        child(hyperv, "spinlocks", state="on", retries=_SPINLOCK_RETRIES)
     if hardware.hide_hypervisor:
         child(child(features, "kvm"), "hidden", state="on")
     if hardware.pmu is not None:

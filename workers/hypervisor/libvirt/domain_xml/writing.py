@@ -21,6 +21,7 @@ from workers.hypervisor.libvirt.domain_xml.cpu_and_memory import (
     add_features,
     add_host_nodes,
     add_memory,
+    has_enlightenments,
 )
 from workers.hypervisor.libvirt.domain_xml.devices import add_devices
 from workers.hypervisor.libvirt.domain_xml.elements import child, in_one_line
@@ -62,9 +63,9 @@ def domain_xml(
     add_cpus(domain, guest, placement, host)
     add_host_nodes(domain, placement, host)
     _add_boot(domain, guest)
-    add_features(domain, guest)
+    add_features(domain, guest, host)
     add_cpu_model(domain, guest, placement, host)
-    child(domain, "clock", offset="utc")
+    _add_clock(domain, guest, host)
     child(domain, "on_poweroff", "destroy")
     child(domain, "on_reboot", "restart")
     child(domain, "on_crash", "destroy")
@@ -98,6 +99,14 @@ def _add_metadata(domain: Element, guest: GuestDefinition, *, waiting: bool) -> 
     ours.set("project", in_one_line(guest.project_id))
     if waiting:
         ours.set(WAITING, "yes")
+
+
+def _add_clock(domain: Element, guest: GuestDefinition, host: HostContext) -> None:
+    clock = child(domain, "clock", offset=guest.hardware.clock)
+    if guest.hardware.hpet is not None:
+        child(clock, "timer", name="hpet", present="yes" if guest.hardware.hpet else "no")
+    if has_enlightenments(guest, host):
+        child(clock, "timer", name="hypervclock", present="yes")
 
 
 def _add_boot(domain: Element, guest: GuestDefinition) -> None:
