@@ -13,8 +13,6 @@ from models.ids import new_operation_id
 from models.messages.carrier import Carrier
 from models.messages.internal import CONDUCTOR, OutgoingMessage
 from models.messages.requests import parse_request
-from tasks.app import make_app
-from tasks.sending.celery_carrier import CeleryCarrier
 
 _ALREADY_DUE_S: Final = 2.0
 
@@ -48,6 +46,10 @@ def carrier_of(here: DatabaseAccess) -> Carrier:
     """Return what carries messages to the system that the settings name."""
     if here.settings.embedded:
         return Inbox(here.store)
+    # Celery costs a third of a second to import, and an embedded system has no broker.
+    from tasks.app import make_app  # noqa: PLC0415 - see above
+    from tasks.sending.celery_carrier import CeleryCarrier  # noqa: PLC0415 - see above
+
     return CeleryCarrier(make_app(here.settings.broker_url))
 
 
