@@ -136,6 +136,8 @@ def test_every_key_that_the_guest_finds_or_its_host_limits_is_tried_here() -> No
         ({"quota:cpu_period": "many"}, {}, "quota:cpu_period"),
         ({"quota:disk_total_iops_sec": "5", "quota:disk_read_iops_sec": "2"}, {},
          "quota:disk_total_iops_sec"),
+        ({"quota:disk_read_bytes_sec": "1000000000000001"}, {}, "quota:disk_read_bytes_sec"),
+        ({}, {"hw_scsi_model": "virtio-scsi"}, "hw_scsi_model"),
         ({"hw:serial_port_count": "5"}, {}, "hw:serial_port_count"),
         ({"hw:watchdog_action": "explode"}, {}, "hw:watchdog_action"),
         ({"hw:sound_model": "loud"}, {}, "hw:sound_model"),

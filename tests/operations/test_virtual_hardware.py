@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
 import pytest
+from hypothesis import find
 
+from conductor.hosts import host_administration
 from models.ids import InstanceId
 from models.lifecycle import OperationState
+from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.virtual_hardware import VirtualHardware
+from tests.hypervisors.golden_guests import DISKS, ID, KVM
+from tests.hypervisors.requested_keys import KEYS, VCPUS, is_of_both, sides
 from tests.operations.world import SHARED, World
+from workers.hypervisor.libvirt.domain_xml.writing import domain_xml
 
 FLAVOR = {**SHARED, "extra_specs": {"hw:watchdog_action": "reset", "quota:cpu_shares": "512"}}
 IMAGE = {"id": "img", "properties": {"hw_disk_bus": "scsi", "hw_video_model": "vga"}}
+
+
+SAID = [*((key, False) for key in KEYS), *((key, True) for key in KEYS if is_of_both(key))]
 
 
 def hardware_at(world: World, host: str, instance_id: str) -> VirtualHardware:
@@ -21,6 +31,15 @@ def hardware_at(world: World, host: str, instance_id: str) -> VirtualHardware:
     assert domain is not None
     assert domain.spec is not None
     return domain.spec.hardware
+
+
+def definition_at(world: World, instance_id: str) -> GuestDefinition:
+    host = world.instance_by_id(InstanceId(instance_id)).host
+    assert host is not None
+    domain = world.hosts[host].hypervisor.domain(InstanceId(instance_id))
+    assert domain is not None
+    assert domain.spec is not None
+    return domain.spec
 
 
 def test_the_host_is_told_of_the_hardware_and_again_wherever_the_guest_goes() -> None:
@@ -46,7 +65,49 @@ def moves() -> list[tuple[str, dict[str, Any]]]:
         ("migrate_instance", {}),
         ("confirm_resize", {}),
         ("rebuild_instance", {"image": {**IMAGE, "id": "other"}}),
+        ("resize_instance", {"flavor": {**FLAVOR, "memory_mb": 1024}}),
+        ("revert_resize", {}),
+        ("resize_instance", {"flavor": {**FLAVOR, "memory_mb": 1024}}),
+        ("confirm_resize", {}),
     ]
+
+
+def test_a_guest_that_comes_back_has_the_hardware_and_metadata_it_had() -> None:
+    world = World(hosts=2)
+    build = world.build(FLAVOR, image=IMAGE, metadata={"role": "db"})
+    world.run_out()
+    instance_id = world.instance(build).id
+    made = definition_at(world, instance_id)
+    assert made.metadata == {"role": "db"}
+    for task, arguments in (("shelve_instance", {"offload": True}), ("unshelve_instance", {})):
+        world.submit(task, {"instance_id": instance_id, **arguments})
+        world.run_out()
+    after_shelving = definition_at(world, instance_id)
+    assert (after_shelving.hardware, after_shelving.metadata) == (made.hardware, made.metadata)
+
+    dead = world.instance_by_id(instance_id).host
+    assert dead is not None
+    world.kill_host(dead)
+    with world.store.begin() as uow:
+        host_administration.force_down(uow, dead, "fenced")
+    world.submit("evacuate_instance", {"instance_id": instance_id})
+    world.run_out()
+    assert world.instance_by_id(instance_id).host != dead
+    evacuated = definition_at(world, instance_id)
+    assert (evacuated.hardware, evacuated.metadata) == (made.hardware, made.metadata)
+
+
+@pytest.mark.parametrize(("key", "of_image"), SAID)
+def test_each_key_reaches_the_hypervisor_of_the_host(key: str, of_image: bool) -> None:
+    value = find(KEYS[key].values, bool)
+    specs, properties = sides(key, value)[-1 if of_image else 0]
+    world = World(hosts=1)
+    flavor = {"vcpus": VCPUS, "memory_mb": 512, "extra_specs": specs}
+    build = world.build(flavor, image={"id": "img", "properties": properties})
+    world.run_out()
+    definition = definition_at(world, world.instance(build).id)
+    domain = fromstring(domain_xml(ID, definition, KVM, DISKS))
+    assert KEYS[key].shows(domain, value), (specs, properties)
 
 
 def test_a_host_that_names_what_it_gives_gets_no_guest_that_needs_more() -> None:

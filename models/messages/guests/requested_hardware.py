@@ -7,6 +7,7 @@ that nobody can honour is refused by its key. What both leave open the host deci
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any, Final
 
 from models.hardware import Flavor, Image, format_cpu_list
@@ -21,6 +22,7 @@ from models.hardware.requirements.parsing import (
     whole_number,
     wrong,
 )
+from models.messages.base import parse
 from models.messages.guests.virtual_hardware import (
     CpuShare,
     CpuTopology,
@@ -35,6 +37,8 @@ _ANY_FLAVOR: Final = Flavor("", 1, 1, extra_specs={"hw_video:ram_max_mb": "4096"
 """So generous that it is never the flavor that an image is refused for."""
 MOST_SERIAL_PORTS: Final = 4
 """So many a PC has."""
+MOST_DISK_LIMIT: Final = 10**15
+"""More QEMU does not count."""
 SOUNDS: Final = ("ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb")
 DISK_BUSES: Final = ("fdc", "ide", "sata", "scsi", "usb", "virtio")
 INTERFACES: Final = ("e1000", "e1000e", "rtl8139", "virtio", "vmxnet3")
@@ -193,9 +197,7 @@ def _devices(flavor: Flavor, image: Image) -> dict[str, Any]:
     tpm = device_requirements.tpm(flavor, image)
     watchdog = agreed_choice("watchdog_action", _WATCHDOG, flavor, image)
     return {
-        "tpm": TrustedPlatformModule.model_validate({"version": tpm.version, "model": tpm.model})
-        if tpm
-        else None,
+        "tpm": parse(TrustedPlatformModule, asdict(tpm)) if tpm else None,
         "watchdog": None if watchdog == "disabled" else watchdog,
         "random_numbers": _random_numbers(flavor, image),
         "serial_ports": _serial_ports(flavor, image),
@@ -264,6 +266,8 @@ def _pointer(flavor: Flavor, image: Image) -> str | None:
 
 def _disks(flavor: Flavor, image: Image) -> dict[str, Any]:
     scsi = image_choice("hw_scsi_model", tuple(_SCSI), image)
+    if scsi and not any(image.properties.get(key) == "scsi" for key in _BUS_KEYS):
+        raise wrong("scsi_model_invalid", "hw_scsi_model", scsi, "it needs hw_disk_bus scsi")
     return {
         "disk_bus": image_choice("hw_disk_bus", DISK_BUSES, image),
         "cdrom_bus": image_choice("hw_cdrom_bus", DISK_BUSES, image),
@@ -281,7 +285,7 @@ def _disk_limits(flavor: Flavor) -> DiskLimits | None:
     limits = {
         field: limit
         for key, field in _LIMITS.items()
-        if (limit := _quota(flavor, key, 0, 2**63 - 1)) is not None
+        if (limit := _quota(flavor, key, 0, MOST_DISK_LIMIT)) is not None
     }
     for what in ("bytes", "operations"):
         apart = [way for way in ("read", "write") if f"{way}_{what}" in limits]
