@@ -50,6 +50,9 @@ def test_what_was_claimed_is_what_the_guest_sees(hosts: list[Host], guest: Insta
     assert re.findall(r"^DISK vda sectors=(\d+) serial=(\S+)", said, re.MULTILINE) == [
         ("65536", "root")
     ]
+    for line in ("SERIAL_PORTS 1", "TPM none", "FIRMWARE bios"):  # of which nobody said anything
+        assert re.search(rf"^{line}\r?$", said, re.MULTILINE), line
+    assert not re.search(r"^CHANNEL|^PCI .*id=(8086:25ab|1af4:1044)", said, re.MULTILINE)
     assert pins_of(here, guest) == {"0": "1", "1": "0"}
 
 
