@@ -38,7 +38,7 @@ from workers.journal.ports import Journal
 from workers.keyed_executor import KeyedExecutor, Policy, in_a_thread
 from workers.obedience import Obedience
 from workers.reporter import Post, retrying
-from workers.settings import WorkerSettings
+from workers.settings import HOUR_S, WorkerSettings
 from workers.tracker import Tracker, Usage, usage
 
 ABORT_TIMEOUT_S = 5.0
@@ -80,7 +80,7 @@ class Agent:
         self._phase = _Phase.NEW
         self._phase_lock = Lock()
         self._stopped = Event()
-        self._inventory_due_at = 0.0
+        self._inventory_due_at = self._images_due_at = 0.0
         self._reserved = reservation(self.settings)
         self._fenced = FencedHypervisor(self.hypervisor)
         self._record = Record(self.journal, self.settings, self.clock)
@@ -137,6 +137,7 @@ class Agent:
         for instruction in owed:
             self._calls.put(instruction.instance_id, instruction)
         self._abort_overtaken()
+        self._age_out_images(self.clock())
         self._reports.submit_registration()
         self._reports.flush(probe=True)
         log = structlog.get_logger()
@@ -197,6 +198,7 @@ class Agent:
         if now >= self._inventory_due_at:
             self._inventory_due_at = now + self.settings.manifest_s
             self._report_inventory()
+        self._age_out_images(now)
         self._reports.flush(probe=True)
         self._record.compact(self._tracker.tracked.guests.keys())
 
@@ -293,6 +295,17 @@ class Agent:
         for instance_id, running, waiting in self._calls.blocked():
             if any(interrupts(newer, running) for newer in waiting):
                 self._fenced.abort(InstanceId(instance_id))
+
+    def _age_out_images(self, now: float) -> None:
+        """Let go of unused images once an hour, where it delays no heartbeat."""
+        if now < self._images_due_at:
+            return
+        self._images_due_at = now + HOUR_S
+        work = partial(self._execution.let_go_of_images, self.settings.images_kept_s)
+        if self.executor is None:
+            work()
+        else:
+            self.spare(work)
 
     def _guest_changed(self, instance_id: InstanceId) -> None:
         """Have the next heartbeat list the guests, where one has changed that nobody works on."""

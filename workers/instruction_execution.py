@@ -51,6 +51,17 @@ class InstructionExecution:
             return self.error_reply(instruction, "failed", self._defect(instruction, error))
         return Reply(token=instruction.token, sender=self.host, outcome="done", result=result)
 
+    def let_go_of_images(self, unused_s: float) -> None:
+        """Remove cached images that no guest has had for so long; never raises."""
+        log = structlog.get_logger()
+        try:
+            gone = self.hypervisor.age_out(self.clock(), unused_s)
+        except Exception as error:
+            log.warning("images_not_aged_out", host=self.host, exc_info=error)
+            return
+        if gone:
+            log.info("images_aged_out", host=self.host, images=gone)
+
     def stale_reply(self, instruction: Instruction) -> Reply:
         """Return the reply to an instruction that a newer fence has overtaken."""
         return Reply(token=instruction.token, sender=self.host, outcome="stale")

@@ -20,7 +20,7 @@ class WorkerSettings:
     the host keeps for itself. A call of the hypervisor is aborted after `call_limit_s` without a
     sign of life (fetching images after `fetch_limit_s`), before the conductor gives it up.
     `attempts` and `retry_wait_s` bound how long one call to the hypervisor or the broker is
-    repeated before others decide.
+    repeated before others decide. A cached image that no guest has goes after `images_kept_s`.
     """
 
     heartbeat_s: float = 5.0
@@ -29,6 +29,7 @@ class WorkerSettings:
     replies_kept: int = 10_000
     replies_kept_s: float = HOUR_S
     fences_kept_s: float = 7 * DAY_S
+    images_kept_s: float = 7 * DAY_S
     compact_after: int = 5_000
     call_limit_s: float = 540.0
     fetch_limit_s: float = HOUR_S

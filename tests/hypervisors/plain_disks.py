@@ -81,5 +81,12 @@ class PlainDisks:
     def cache(self, image: ImageFile, work: FileWork) -> None:
         """Do nothing: the one image is always there."""
 
+    def withdraw(self, instance_id: InstanceId) -> None:
+        """Do nothing: what another host reads is the disk itself."""
+
+    def age_out(self, unused_s: float) -> tuple[str, ...]:
+        """Remove nothing: there is one image, and it is no cache's."""
+        return ()
+
     def _root(self, instance_id: InstanceId) -> Path:
         return self._folder / instance_id / "root"

@@ -10,10 +10,10 @@ import pytest
 from models.errors import Unreachable
 from models.ids import InstanceId
 from models.messages.guests.image_files import ImageFile
-from tests.workers.world import HARDWARE, PROMPT, World, instruction
+from tests.workers.world import HARDWARE, PROMPT, World, instruction, spec
 from workers.hypervisor.fault_injection import Call, FaultProfile, FaultRates, InjectedFault, seeded
 from workers.hypervisor.simulated import SimulatedHypervisor
-from workers.settings import WorkerSettings
+from workers.settings import DAY_S, WorkerSettings
 
 OWNER = InstanceId(str(uuid.uuid5(uuid.NAMESPACE_DNS, "host-1")))
 
@@ -102,3 +102,20 @@ def test_damage_can_be_injected_at_a_rate() -> None:
     with pytest.raises(Unreachable) as lost:
         hypervisor.cache_image(OWNER, ImageFile(id="a"))
     assert lost.value.code == "image_corrupt"
+
+
+def test_a_cached_image_goes_once_no_guest_has_had_it_for_long() -> None:
+    world = World(settings=WorkerSettings(retry_wait_s=0.0, images_kept_s=7 * DAY_S))
+    agent = world.agent()
+    agent.receive(instruction("cache_images", 1, OWNER, {"images": [{"id": "old"}, {"id": "img"}]}))
+    agent.receive(instruction("spawn", args=spec(image=ImageFile(id="img")).to_json()))
+    for days, expected in ((6, {"old", "img"}), (2, {"img"}), (30, {"img"})):
+        world.clock.now += days * DAY_S
+        agent.heartbeat()
+        assert world.hypervisor.images() == expected
+    agent.receive(instruction("destroy", fence=2))
+    agent.heartbeat()
+    assert world.hypervisor.images() == {"img"}
+    world.clock.now += 8 * DAY_S
+    agent.heartbeat()
+    assert world.hypervisor.images() == frozenset()

@@ -83,10 +83,10 @@ class DiskOffers:
         return DiskImage(id=id_, checksum=ticket.checksum(), ticket=ticket.to_json())
 
     def withdraw(self, instance_id: InstanceId) -> None:
-        """Make the ticket worthless and remove what was exported."""
+        """Make the ticket worthless and remove what was exported, half written or whole."""
         folder = self._disks.folder_of(instance_id)
         (folder / _RECORD).unlink(missing_ok=True)
-        for exported in folder.glob("*.offer"):
+        for exported in folder.glob("*.offer*"):
             exported.unlink()
 
 

@@ -165,6 +165,10 @@ class FencedHypervisor:
         with self._calling(owner):
             self._hypervisor.cache_image(owner, image)
 
+    def age_out(self, now: float, unused_s: float) -> tuple[str, ...]:
+        """Remove the cached images that no guest has had for so long."""
+        return self._hypervisor.age_out(now, unused_s)
+
     def abort(self, instance_id: InstanceId) -> None:
         """Make the calls that run for this instance end now."""
         self._hypervisor.abort(instance_id)

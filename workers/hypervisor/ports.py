@@ -202,6 +202,13 @@ class Hypervisor(Protocol):
         """
         ...
 
+    def age_out(self, now: float, unused_s: float) -> tuple[str, ...]:
+        """Remove the cached images that no guest has had for so long; return what has gone.
+
+        Called every hour with the time; what came since the last call counts as used then.
+        """
+        ...
+
     def abort(self, instance_id: InstanceId) -> None:
         """Make the calls that run for this instance end now: `HostRefused`, nothing changed."""
         ...

@@ -53,6 +53,7 @@ PAUSE, SUSPEND, REBOOT = "pause", "suspend", "reboot"
 RESHAPE, REBUILD, SNAPSHOT = "reshape", "rebuild", "snapshot"
 CHECK_TARGET, CHECK_SOURCE, ACTIVATE = "check_target", "check_source", "activate"
 COPY, ABORT_COPY, CACHE_IMAGES = "copy", "abort_copy", "cache_images"
+AGE_OUT = "age_out"
 OFFER_DISK, TAKE_DISK, CHECK_DISK = "offer_disk", "take_disk", "check_disk"
 
 _Change: TypeAlias = Callable[[GuestDomain | None], GuestDomain | None]
@@ -82,6 +83,8 @@ class SimulatedHypervisor:
         self._effects: Counter[tuple[str, str]] = Counter()
         self._domains: dict[InstanceId, GuestDomain] = {}
         self._images: frozenset[str] = frozenset()
+        self._images_used_at: dict[str, float] = {}
+        self._aged_at = 0.0
         self._on_change: OnChange = lambda _: None
         self.machine_id = str(uuid.uuid4())
         if directory is not None:
@@ -285,6 +288,30 @@ class SimulatedHypervisor:
     def cache_image(self, owner: InstanceId, image: ImageFile) -> None:
         """Have an image in the cache; nothing is kept of one that comes damaged."""
         self._call(owner, CACHE_IMAGES, lambda: self._cache(owner, image.id), wait)
+
+    def age_out(self, now: float, unused_s: float) -> tuple[str, ...]:
+        """Remove the cached images that no guest has had for so long, as calls of this tell."""
+        with self._lock:
+            had = {guest.spec.image_id for guest in self._domains.values() if guest.spec}
+            used_at = self._images_used_at
+            since = self._aged_at or now
+            self._images_used_at = {
+                image: now if image in had else used_at.get(image, since) for image in self._images
+            }
+            self._aged_at = now
+            gone = tuple(
+                sorted(
+                    image
+                    for image, at in self._images_used_at.items()
+                    if image not in had and now - at >= unused_s
+                )
+            )
+            if gone:
+                after = self._images - set(gone)
+                if self._directory is not None:
+                    write_images(self._directory, InstanceId(AGE_OUT), AGE_OUT, after)
+                self._images = after
+            return gone
 
     def abort(self, instance_id: InstanceId) -> None:
         """End the calls that run for this instance: `HostRefused`, nothing changed."""

@@ -51,6 +51,10 @@ class GuestDisks(Protocol):
         """Let another host take the root disk."""
         ...
 
+    def withdraw(self, instance_id: InstanceId) -> None:
+        """Let no other host take it any more: the guest stays here."""
+        ...
+
     def take(
         self, instance_id: InstanceId, guest: GuestDefinition, disk: DiskImage, work: FileWork
     ) -> str:
@@ -63,4 +67,8 @@ class GuestDisks(Protocol):
 
     def cache(self, image: ImageFile, work: FileWork) -> None:
         """Have an image in the cache."""
+        ...
+
+    def age_out(self, unused_s: float) -> tuple[str, ...]:
+        """Remove the cached images that no disk has had for so long; return what has gone."""
         ...

@@ -92,6 +92,14 @@ class LibvirtDisks:
         with self._cache.using(image, work):
             pass
 
+    def age_out(self, unused_s: float) -> tuple[str, ...]:
+        """Remove the cached images that no disk has had for so long; return their keys."""
+        return self._cache.age_out(unused_s)
+
+    def withdraw(self, instance_id: InstanceId) -> None:
+        """Let no other host take the disks any more."""
+        self._offers.withdraw(instance_id)
+
     def _make_empty(self, instance_id: InstanceId, guest: GuestDefinition, work: FileWork) -> None:
         """Have an empty disk of the size that the source's has: libvirt copies block by block."""
         image = guest.image

@@ -102,6 +102,7 @@ class LibvirtHypervisor:
         self.control.existing(instance_id)
         with self.work.of(instance_id) as work:
             self.control.stop(instance_id)
+            self.disks.withdraw(instance_id)
             self.disks.resize(instance_id, spec, work)
             self._define(instance_id, _stored(spec), waiting=spec.power == "nostate")
             if spec.power == "running":
@@ -136,6 +137,7 @@ class LibvirtHypervisor:
         """Start a guest, or let it go on."""
         self.control.existing(instance_id)
         self._refuse_missing_disk(instance_id)
+        self.disks.withdraw(instance_id)
         self.control.start(instance_id)
 
     def power_off(self, instance_id: InstanceId) -> None:
@@ -284,6 +286,10 @@ class LibvirtHypervisor:
         """Have an image in the cache."""
         with self.work.of(owner) as work:
             self.disks.cache(image, work)
+
+    def age_out(self, now: float, unused_s: float) -> tuple[str, ...]:  # noqa: ARG002 - files have times
+        """Remove the cached images that no disk has had for so long."""
+        return self.disks.age_out(unused_s)
 
     def _make(
         self,
