@@ -6,43 +6,19 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 from kombu import Message
 
 from conductor.store import DeadLetter
-from models.errors import ConductorError, Conflict, Rejected, Unreachable
+from models.errors import ConductorError, Conflict, Unreachable
 from models.ids import is_uuid
-from models.messages.base import Message as Meaning
-from models.messages.base import parse
-from models.messages.internal import (
-    COMPUTE,
-    CONDUCTOR,
-    HEARTBEAT,
-    INVENTORY_REPORT,
-    PROGRESS,
-    REFUSED,
-    REGISTRATION,
-    REPLY,
-    REPORTS,
-    SCHEDULER,
-    SELECT_HOSTS,
-    Heartbeat,
-    HostRegistration,
-    Instruction,
-    InventoryReport,
-    Progress,
-    Refusal,
-    Reply,
-    SelectHosts,
-)
+from models.messages.internal import CONDUCTOR
 from models.messages.json_safety import is_printable, storable
-from models.messages.requests import REQUESTS, parse_request
+from models.messages.requests import REQUESTS
 from models.secrets import masked
 from tasks.message_reading import body_of, keywords_of, shown_json
-from tasks.message_validation import complaint
 from tasks.wire_decoding import BODY_KEPT
 
 _REASON_KEPT = 1_000
@@ -61,18 +37,6 @@ class Request:
     reply_to: str | None
 
 
-_MEANINGS: Mapping[str, type[Meaning]] = {
-    REPLY: Reply,
-    REGISTRATION: HostRegistration,
-    HEARTBEAT: Heartbeat,
-    INVENTORY_REPORT: InventoryReport,
-    PROGRESS: Progress,
-    REFUSED: Refusal,
-    SELECT_HOSTS: SelectHosts,
-}
-_REPORTS = frozenset({REPLY, REGISTRATION, HEARTBEAT, INVENTORY_REPORT, PROGRESS, REFUSED})
-
-
 def read_dead_letter(message: Message, now: float) -> DeadLetter:
     """Return the record of a message of the queue `dead_letters`, whatever it holds.
 
@@ -82,7 +46,7 @@ def read_dead_letter(message: Message, now: float) -> DeadLetter:
     """
     death = _last_death(message.headers)
     queue = str(death.get("queue", ""))
-    return _dead_letter(message, queue, _reason(message, death, queue), str(death.get("time")), now)
+    return _dead_letter(message, queue, _reason(death, queue), str(death.get("time")), now)
 
 
 def refused_message(message: Message, queue: str, reason: str, now: float) -> DeadLetter:
@@ -167,41 +131,16 @@ def dead_letter_of(request: Any, queue: str, reason: str, now: float) -> DeadLet
     )
 
 
-def _reason(message: Message, death: Mapping[str, Any], queue: str) -> str:
+def _reason(death: Mapping[str, Any], queue: str) -> str:
     why = death.get("reason")
     if why is None:
         return "it was sent to the dead letters directly"
     if why == "delivery_limit":
         return "given up: every worker that took it died or gave it back"
-    if why != "rejected":
-        return f"the broker dropped it: {why}"
-    task = str(message.headers.get("task"))
-    return (
-        complaint(message, _known(queue, task), _when(death))
-        or _complaint_of_meaning(task, message.payload[1])
-        or f"its handler failed: the log of the {queue} worker has the error"
-    )
-
-
-def _known(queue: str, task: str) -> frozenset[str]:
-    if queue == CONDUCTOR:
-        return frozenset(REQUESTS)
-    if queue == REPORTS:
-        return _REPORTS
-    if queue == SCHEDULER:
-        return frozenset({SELECT_HOSTS})
-    return frozenset({task}) if task.startswith(COMPUTE) else frozenset()
-
-
-def _complaint_of_meaning(task: str, body: Mapping[str, Any]) -> str | None:
-    try:
-        if task in REQUESTS:
-            parse_request(task, body)
-        else:
-            parse(_MEANINGS.get(task, Instruction), body)
-    except Rejected as error:
-        return f"{error.code}: {error.message}"
-    return None
+    if why == "rejected":
+        # Ours record themselves what they refuse, and reject nothing.
+        return f"whoever reads {queue} rejected it without a word"
+    return f"the broker dropped it: {why}"
 
 
 def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -209,8 +148,3 @@ def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict):
         return deaths[0]
     return {}
-
-
-def _when(death: Mapping[str, Any]) -> datetime:
-    at = death.get("time")
-    return at.replace(tzinfo=UTC) if isinstance(at, datetime) else datetime.now(UTC)

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kombu import Message
 
-from models.ids import compute_queue
 from tasks.dead_letter_reading import BODY_KEPT, read_dead_letter
 from tasks.message_validation import trimmed_headers
 
@@ -56,26 +55,12 @@ def test_the_broker_s_own_headers_are_left_out() -> None:
     [
         ("delivery_limit", "given up: every worker that took it died or gave it back"),
         ("expired", "the broker dropped it: expired"),
-        ("rejected", "field_missing: context is missing"),
+        ("rejected", "whoever reads conductor rejected it without a word"),
     ],
 )
 def test_the_reason_is_in_words(reason: str, words: str) -> None:
     headers = {"task": "conductor.delete_instance", "id": ID, **died("conductor", reason)}
     assert read_dead_letter(message(task({}), headers), NOW).reason == words
-
-
-def test_a_host_s_message_says_what_was_wrong_with_it() -> None:
-    headers = {"task": "compute.spawn", "id": ID, **died(compute_queue("h1"))}
-    dead_letter = read_dead_letter(message(task({"verb": "spawn"}), headers), NOW)
-    assert dead_letter.reason == "field_missing: token is missing"
-
-
-def test_a_message_that_nothing_is_wrong_with_points_to_the_log() -> None:
-    body = {"host": "h1", "boot_id": "b", "sequence": 1}
-    headers = {"task": "reports.heartbeat", "id": ID, **died("reports")}
-    dead_letter = read_dead_letter(message(task(body), headers), NOW)
-    assert dead_letter.reason == "its handler failed: the log of the reports worker has the error"
-    assert json.loads(dead_letter.body) == body
 
 
 def test_a_huge_body_is_cut() -> None:
