@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from conductor.store import OperationRecord
+from models.lifecycle import OperationState
 from tests.acceptance.fleet import Services
 from tests.hypervisors.real_fleet import RealFleet, real_fleet
 from tests.limits import wait_for
@@ -54,6 +56,22 @@ def test_a_guest_is_built_marked_moved_shelved_and_comes_back_with_its_data(
     assert real.says("life", r"^DISK vda .*marker=(\S*)")[-1] == "first"
     real.do("delete", "life")
     assert real.domains() == set()
+
+
+def test_a_machine_type_that_no_host_has_is_refused_by_name_before_any_is_chosen(
+    real: RealFleet,
+) -> None:
+    said = real.fleet.command
+    said("images", "create", "later", "--property", "hw_machine_type=pc-q35-99.0")
+    build = said("build", "--flavor", "plain", "--image", "later", "--name", "later")
+    ended = wait_for(lambda: _failed(real, build["id"]), "the build to be refused", 60.0)
+    assert "2 cannot give their guests CUSTOM_MACHINE_TYPE_PC_Q35_99_0" in str(ended.error)
+    assert real.domains() == set()
+
+
+def _failed(real: RealFleet, operation_id: str) -> OperationRecord | None:
+    operation = real.fleet.operation(operation_id)
+    return operation if operation and operation.state is OperationState.FAILED else None
 
 
 @pytest.mark.chaos

@@ -35,7 +35,7 @@ def huge_pages() -> Iterator[int]:
 
 
 def the_pool() -> PagePool:
-    host = ThisHost(host_config(), Path("/"), 0, CAPABILITIES.read_text, lambda: ())
+    host = ThisHost(host_config(), Path("/"), 0, lambda: CAPABILITIES, lambda: ())
     cells = host.hardware().topology.cells
     pools = [pool for cell in cells for pool in cell.page_pools if pool.size_kib == 2048]
     return PagePool(

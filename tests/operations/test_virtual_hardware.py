@@ -123,11 +123,15 @@ def test_a_host_that_names_what_it_gives_gets_no_guest_that_needs_more() -> None
     build = world.build(FLAVOR, image=IMAGE)
     world.run_out()
     assert world.instance(build).host == "host-1"
-    refused = world.build(SHARED, image={"id": "i", "properties": {"hw_firmware_type": "uefi"}})
-    world.run_out()
-    assert world.ended(refused) is OperationState.FAILED
-    message = str((world.operation(refused).error or {})["message"])
-    assert "2 cannot give their guests COMPUTE_FIRMWARE_UEFI" in message
+    for key, value, lacking in (
+        ("hw_firmware_type", "uefi", "COMPUTE_FIRMWARE_UEFI"),
+        ("hw_machine_type", "pc-q35-9.9", "CUSTOM_MACHINE_TYPE_PC_Q35_9_9"),
+    ):
+        refused = world.build(SHARED, image={"id": "i", "properties": {key: value}})
+        world.run_out()
+        assert world.ended(refused) is OperationState.FAILED
+        message = str((world.operation(refused).error or {})["message"])
+        assert f"2 cannot give their guests {lacking}" in message
 
 
 @pytest.mark.parametrize("by_flavor", [True, False])

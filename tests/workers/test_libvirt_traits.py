@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from models.errors import Rejected
-from workers.inventory.libvirt_traits import cpu_traits, domain_capabilities
+from workers.inventory.libvirt_traits import cpu_traits, domain_capabilities, machine_traits
 from workers.inventory.traits import traits_of
 
 FILES = Path(__file__).parent / "libvirt_files"
 KVM = (FILES / "domain-capabilities-kvm.xml").read_text()
+HOST = (FILES / "capabilities.xml").read_text()
 EMULATED = (FILES / "domain-capabilities-qemu.xml").read_text()
 FLAGS = frozenset({"sse", "sse2", "pni", "avx", "sha_ni", "pclmulqdq", "vaes", "ibpb"})
 
@@ -34,6 +35,22 @@ def test_devices_and_firmware_that_libvirt_lists_are_traits() -> None:
     } <= found.traits
     assert "COMPUTE_STORAGE_BUS_IDE" not in found.traits  # this machine type has none
     assert traits_of(sorted(found.traits))
+
+
+def test_machine_types_of_a_pc_are_traits_and_the_older_ones_have_ide() -> None:
+    traits = machine_traits(HOST, "x86_64")
+    assert {
+        "CUSTOM_MACHINE_TYPE_Q35",
+        "CUSTOM_MACHINE_TYPE_PC",
+        "CUSTOM_MACHINE_TYPE_PC_Q35_7_2",
+        "CUSTOM_MACHINE_TYPE_PC_I440FX_2_12",
+        "COMPUTE_STORAGE_BUS_IDE",
+    } <= traits
+    assert not {name for name in traits if "MICROVM" in name or "ISAPC" in name}
+    assert traits_of(sorted(traits))
+    newer = "".join(line for line in HOST.splitlines() if "i440fx" not in line)
+    assert "COMPUTE_STORAGE_BUS_IDE" not in machine_traits(newer, "x86_64")
+    assert machine_traits(HOST, "riscv64") == frozenset()
 
 
 def test_without_swtpm_and_firmware_neither_is_promised() -> None:

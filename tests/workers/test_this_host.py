@@ -16,6 +16,7 @@ from models.messages.guests.guest_definition import GuestDefinition
 from tests.workers.files import CPU, NODE, directory, pages, two_nodes
 from workers.hypervisor.ports import GuestDomain, Power
 from workers.inventory.this_host import (
+    Capabilities,
     HostReading,
     ThisHost,
     hardware_of,
@@ -23,7 +24,10 @@ from workers.inventory.this_host import (
     refuse_contradictions,
 )
 
-CAPABILITIES = Path(__file__).parent / "libvirt_files" / "domain-capabilities-kvm.xml"
+FILES = Path(__file__).parent / "libvirt_files"
+CAPABILITIES = Capabilities(
+    (FILES / "capabilities.xml").read_text(), (FILES / "domain-capabilities-kvm.xml").read_text()
+)
 DIVIDED = host_config(shared="0,4", dedicated="1-3,5-7")
 HUGE = 2048
 
@@ -136,12 +140,17 @@ def test_what_changes_is_seen_at_the_next_reading_and_what_does_not_is_equal(
 ) -> None:
     root = directory(tmp_path / "root", two_nodes() | {"proc/cpuinfo": "flags\t: sse sse2 avx"})
     domains: list[GuestDomain] = []
-    host = ThisHost(DIVIDED, tmp_path, 0, CAPABILITIES.read_text, lambda: domains, (), root)
+    host = ThisHost(DIVIDED, tmp_path, 0, lambda: CAPABILITIES, lambda: domains, (), root)
     host.checked()
     before = host.hardware()
     assert host.hardware() == before
     assert before.disk_gb > 0
-    assert {"HW_CPU_X86_SSE2", "COMPUTE_STORAGE_BUS_VIRTIO"} <= set(before.traits)
+    assert {
+        "HW_CPU_X86_SSE2",
+        "COMPUTE_STORAGE_BUS_VIRTIO",
+        "COMPUTE_STORAGE_BUS_IDE",
+        "CUSTOM_MACHINE_TYPE_PC_Q35_7_2",
+    } <= set(before.traits)
     assert "HW_CPU_X86_AVX" not in before.traits  # libvirt withholds it
     directory(root, pages(1, HUGE, 600, 600))
     (after,) = [cell for cell in host.hardware().topology.cells if cell.id == 1]
@@ -151,7 +160,7 @@ def test_what_changes_is_seen_at_the_next_reading_and_what_does_not_is_equal(
 
 
 def test_this_very_machine_is_read() -> None:
-    host = ThisHost(host_config(), Path("/"), 0, CAPABILITIES.read_text, lambda: ())
+    host = ThisHost(host_config(), Path("/"), 0, lambda: CAPABILITIES, lambda: ())
     host.checked()
     hardware = host.hardware()
     assert sum(cell.shared_cpus.bit_count() for cell in hardware.topology.cells) > 0

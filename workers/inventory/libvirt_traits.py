@@ -25,6 +25,7 @@ from models.messages.guests.hardware_traits import (
     bus_trait,
     firmware_trait,
     interface_trait,
+    machine_trait,
     sound_trait,
     tpm_model_trait,
     tpm_version_trait,
@@ -63,6 +64,8 @@ _FLAGS: Final = {
     "virtssbd": ("AMD_VIRT_SSBD",),
 }
 _PREFIX: Final = "HW_CPU_X86_"
+_PC: Final = re.compile(r"pc|q35|pc-(i440fx|q35)-[0-9.]{1,20}")
+_WITH_IDE: Final = re.compile(r"pc|pc-i440fx-.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,7 @@ class DomainCapabilities:
 
 def domain_capabilities(text: str) -> DomainCapabilities:
     """Return what `virsh domcapabilities` says; raise `Rejected` (`xml_invalid`) for other XML."""
-    try:
-        root: Element = fromstring(text)
-    except (ParseError, DefusedXmlException) as error:
-        raise Rejected("xml_invalid", f"the XML cannot be read: {error}") from None
+    root = _parsed(text)
     vcpus = root.find("vcpu")
     most = "" if vcpus is None else vcpus.get("max", "")
     if root.tag != "domainCapabilities" or not re.fullmatch("[0-9]{1,9}", most):
@@ -107,6 +107,19 @@ def domain_capabilities(text: str) -> DomainCapabilities:
     )
 
 
+def machine_traits(text: str, architecture: str) -> frozenset[str]:
+    """Return the traits of the machine types that `virsh capabilities` lists for an architecture.
+
+    Of a PC's: a guest of ours boots on no other, such as a microvm. Raises `Rejected`
+    (`xml_invalid`) for other XML.
+    """
+    path = f"guest/arch[@name='{architecture}']/machine"
+    names = {machine.text or "" for machine in _parsed(text).iterfind(path)}
+    machines = {name for name in names if _PC.fullmatch(name)}
+    buses = {bus_trait("ide")} if any(_WITH_IDE.fullmatch(name) for name in machines) else set()
+    return frozenset({*map(machine_trait, machines), *buses})
+
+
 def cpu_traits(found: DomainCapabilities, host_flags: frozenset[str]) -> frozenset[str]:
     """Return the traits of the CPU that guests see; `host_flags` are those of `/proc/cpuinfo`.
 
@@ -121,6 +134,14 @@ def cpu_traits(found: DomainCapabilities, host_flags: frozenset[str]) -> frozens
         # Some CPUs have the like of them for shorter registers; the names promise the long ones.
         names = {name for name in names if not name.startswith("AVX512")}
     return frozenset(_PREFIX + name for name in names) & _STANDARD
+
+
+def _parsed(text: str) -> Element:
+    try:
+        root: Element = fromstring(text)
+    except (ParseError, DefusedXmlException) as error:
+        raise Rejected("xml_invalid", f"the XML cannot be read: {error}") from None
+    return root
 
 
 def _named(flags: Iterable[str]) -> set[str]:

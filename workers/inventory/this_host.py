@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from models.errors import ConductorError, Rejected
 from models.hardware import HostCell, HostTopology, PagePool, format_cpu_list
@@ -17,7 +17,7 @@ from models.hardware.host_rules import sound
 from models.units import KIB_PER_MIB
 from workers.hypervisor.ports import GuestDomain, Hardware
 from workers.inventory.hardware_findings import CpuSets, host_cell
-from workers.inventory.libvirt_traits import cpu_traits, domain_capabilities
+from workers.inventory.libvirt_traits import cpu_traits, domain_capabilities, machine_traits
 from workers.inventory.sysfs import cells_of_tree
 from workers.inventory.sysfs_tree import Tree, read_directory
 from workers.tracker import guest_of
@@ -41,19 +41,26 @@ class HostReading:
     traits: frozenset[str] = frozenset()
 
 
+class Capabilities(NamedTuple):
+    """What libvirt answers, as XML: about the host, and about domains as ours are."""
+
+    host: str
+    domain: str
+
+
 @dataclass(frozen=True, slots=True)
 class ThisHost:
     """Reads the machine that it runs on, each time anew.
 
     `guests` is the folder with the disks of guests, of which `image_cache_gib` are for images.
-    `capabilities` returns libvirt's domain capabilities, `domains` the guests that are there;
+    `capabilities` returns what libvirt says it can do, `domains` the guests that are there;
     `traits` are those that an operator adds.
     """
 
     config: HostConfig
     guests: Path
     image_cache_gib: int
-    capabilities: Callable[[], str]
+    capabilities: Callable[[], Capabilities]
     domains: Callable[[], Iterable[GuestDomain]]
     traits: tuple[str, ...] = ()
     root: Path = Path("/")
@@ -69,11 +76,13 @@ class ThisHost:
 
     def hardware(self) -> Hardware:
         """Return the machine as it is now; equal to the last time while nothing has changed."""
-        found = domain_capabilities(self.capabilities())
+        known = self.capabilities()
+        found = domain_capabilities(known.domain)
+        machines = machine_traits(known.host, found.architecture)
         reading = HostReading(
             read_directory(self.root),
             shutil.disk_usage(self.guests).total - self.image_cache_gib * GIB,
-            found.traits | cpu_traits(found, self._flags()) | set(self.traits),
+            found.traits | machines | cpu_traits(found, self._flags()) | set(self.traits),
         )
         # Guests are listed only where somebody uses huge pages: it takes as long as an audit.
         held = pages_allocated(self.domains()) if _has_used_pages(reading.tree) else {}

@@ -19,7 +19,7 @@ from workers.hypervisor.libvirt.domain_xml.writing import MACHINE
 from workers.hypervisor.libvirt.kvm_probe import kvm_runs_guests
 from workers.hypervisor.libvirt.libvirt_hypervisor import LibvirtHost, LibvirtHypervisor
 from workers.hypervisor.ports import GuestDomain
-from workers.inventory.this_host import ThisHost
+from workers.inventory.this_host import Capabilities, ThisHost
 from workers.inventory.traits import traits_of
 
 log = structlog.get_logger(__name__)
@@ -59,6 +59,9 @@ def libvirt_hypervisor(name: str, folder: Path, options: LibvirtOptions) -> Libv
     return hypervisor
 
 
-def _capabilities(virtualization: str, connection: Any) -> str:
+def _capabilities(virtualization: str, connection: Any) -> Capabilities:
     architecture = os.uname().machine
-    return str(connection.getDomainCapabilities(None, architecture, MACHINE, virtualization))
+    return Capabilities(
+        str(connection.getCapabilities()),
+        str(connection.getDomainCapabilities(None, architecture, MACHINE, virtualization)),
+    )

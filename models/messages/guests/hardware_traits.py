@@ -1,11 +1,13 @@
 """Which traits a host must have to give its guests what they ask for: one table for both sides.
 
-The names are the field's. A host that has `COMPUTE_NODE` names all it gives; any other has not said
-what it gives, and takes every guest, as simulated hosts do.
+The names are the field's; it has none of machine types, so theirs are custom. A host that has
+`COMPUTE_NODE` names all it gives; any other has not said what it gives, and takes every guest, as
+simulated hosts do.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -23,6 +25,11 @@ def hardware_traits(hardware: VirtualHardware) -> frozenset[str]:
 def firmware_trait(firmware: str) -> str:
     """Return the trait of a firmware: bios, uefi."""
     return f"COMPUTE_FIRMWARE_{firmware.upper()}"
+
+
+def machine_trait(machine_type: str) -> str:
+    """Return the trait of a machine type: q35, pc-i440fx-7.2."""
+    return f"CUSTOM_MACHINE_TYPE_{re.sub('[^A-Z0-9]', '_', machine_type.upper())}"
 
 
 def bus_trait(bus: str) -> str:
@@ -62,6 +69,7 @@ STATELESS: Final = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
 
 def _traits(hardware: VirtualHardware) -> Iterator[str]:
     for value, trait_of in (
+        (hardware.machine_type, machine_trait),
         (hardware.firmware, firmware_trait),
         (hardware.disk_bus, bus_trait),
         (hardware.cdrom_bus, bus_trait),
