@@ -238,4 +238,4 @@ def of_workers(uow: UnitOfWork) -> Iterable[Finding]:
 def _on(hosts: Sequence[Registration]) -> str:
     named = [f"{host.host} ({host.unexpected_count})" for host in hosts[:_NAMED_MOST]]
     more = f" and {len(hosts) - _NAMED_MOST} more hosts" if len(hosts) > _NAMED_MOST else ""
-    return f"left alone on {', '.join(named)}{more}: see `hosts show`"
+    return f"left alone on {', '.join(named)}{more}: see `instances orphans list`"

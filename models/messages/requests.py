@@ -273,6 +273,15 @@ class SnapshotInstance(InstanceRequest):
     ] = None
 
 
+class DestroyOrphan(Request):
+    """Remove a guest that no instance has on its host, as `instances orphans list` shows it."""
+
+    task: ClassVar[str] = "conductor.destroy_orphan"
+
+    host: Annotated[Host, Field(description="The host that has it.")]
+    guest_id: Annotated[Id, Field(description="The id of the guest.")]
+
+
 class CacheImages(Request):
     """Have images on every host of an aggregate that is up, before instances need them."""
 
@@ -353,6 +362,7 @@ REQUESTS: dict[str, type[Request]] = {
         UnshelveInstance,
         SnapshotInstance,
         CacheImages,
+        DestroyOrphan,
         ReplayOperation,
         DefineEntry,
         RemoveEntry,

@@ -336,3 +336,14 @@ def test_a_database_that_every_host_obeys_needs_no_decision(here: Cli) -> None:
     refused = here("hosts", "trust-database", "gamma", "--yes")
     assert refused.code == 2
     assert "gamma" in refused.err
+
+
+def test_no_orphans_are_listed_and_none_is_removed_unasked(here: Cli) -> None:
+    assert here("instances", "orphans", "list").json == []
+    guest = "9f1c2d3e-0000-4000-8000-000000000009"
+    unsure = here("instances", "orphans", "destroy", guest, "--host", "beta")
+    assert unsure.code == 2
+    assert "--yes" in unsure.err
+    refused = here("instances", "orphans", "destroy", guest, "--host", "beta", "--yes", "--wait")
+    assert refused.code == 2
+    assert "lists no such guest" in refused.err

@@ -18,11 +18,13 @@ from conductor.operations.operation_registry import OPERATIONS
 from models.ids import OperationId, child_instance_id
 from models.lifecycle import InstanceState
 from tests.operations.audit import check_at_any_time, check_at_rest
+from tests.operations.test_unexpected_guests import put_guest
 from tests.operations.world import PINNED, Killed, World
 from workers.hypervisor.fault_injection import Call, Ending, InjectedFault, InjectedFaults
 
 BIGGER = {"vcpus": 3, "memory_mb": 2048, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 MESSAGES = 60
+ORPHAN = "9f1c2d3e-0000-4000-8000-000000000009"
 
 
 def _built(world: World) -> str:
@@ -67,6 +69,13 @@ def _stocked(world: World, _: str) -> None:
     ):
         world.submit("define_entry", {"entry": entry, "body": body})
     world.run_out()
+
+
+def _with_orphan(world: World, _: str) -> None:
+    put_guest(world, "host-1", ORPHAN)
+    for _round in range(2):
+        world.pass_time(61.0)
+        world.settle()
 
 
 def _host_dead(world: World, _: str) -> None:
@@ -158,6 +167,12 @@ SCENARIOS = {
     "unshelve-offloaded": Scenario("unshelve_instance", _offloaded),
     "snapshot": Scenario("snapshot_instance"),
     "snapshot-stopped": Scenario("snapshot_instance", _stopped, {"image_name": "mine"}),
+    "destroy-orphan": Scenario(
+        "destroy_orphan",
+        _with_orphan,
+        {"host": "host-1", "guest_id": ORPHAN},
+        of_instance=False,
+    ),
     "cache": Scenario(
         "cache_images", _stocked, {"aggregate": "rack", "images": ["img-2"]}, of_instance=False
     ),

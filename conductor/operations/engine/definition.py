@@ -38,7 +38,8 @@ class DispatchToHost(Generic[S]):
     """Work for one host. A host that is down counts as done when `done_if_down`.
 
     The instruction is posted all the same then: the host obeys it should it come back.
-    Without an instance it is not ordered with other instructions for the host.
+    Without an instance it is not ordered with other instructions for the host. `fence` is said
+    only where the instance has no record that could count it.
     """
 
     state: S
@@ -48,6 +49,7 @@ class DispatchToHost(Generic[S]):
     args: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 600.0
     done_if_down: bool = False
+    fence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

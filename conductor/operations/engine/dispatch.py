@@ -122,7 +122,8 @@ def _dispatch_to_host(
         # Hosts order and fence by instance: without one, the operation takes its place.
         subject, fence = record.id, record.sequence + 1
     else:
-        subject, fence = request.instance_id, next_fence(uow, request.instance_id)
+        subject = request.instance_id
+        fence = request.fence or next_fence(uow, request.instance_id)
         if request.verb == DESTROY:
             note_removal(uow, subject, request.host, record.id, fence)
     serving = uow.registrations.get(request.host)
