@@ -1,10 +1,12 @@
 """Hosts with libvirt for the tests: daemons of their own beside each other, and a tiny guest."""
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,10 @@ DEPLOY = CHECKOUT / "deploy"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "vm-conductor-tests"
 FIRST_PORT = 26_710
 """Other ports than the demo's: both may run at once."""
+RUNS = 5
+PORTS_OF_A_RUN = 200
+PORTS_OF_A_HOST = 64
+"""Runs beside each other have ports of their own: so many, and 1000 above them for migrations."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +84,12 @@ def tiny_image() -> Path:
 
 def start(names: Sequence[str], folder: Path) -> list[LibvirtHost]:
     """Start daemons side by side; the caller waits until they answer."""
-    return [
-        LibvirtHost(name, folder / name, FIRST_PORT + nth, _run(name, folder / name, nth))
-        for nth, name in enumerate(names)
-    ]
+    with _ports_of_this_run() as (first, lock):
+        ports = range(first, first + PORTS_OF_A_RUN, PORTS_OF_A_HOST)
+        return [
+            LibvirtHost(name, folder / name, port, _run(name, folder / name, port, lock))
+            for name, port in zip(names, ports, strict=False)
+        ]
 
 
 def stop(hosts: Sequence[LibvirtHost]) -> None:
@@ -92,7 +100,29 @@ def stop(hosts: Sequence[LibvirtHost]) -> None:
         host.process.wait(timeout=60)
 
 
-def _run(name: str, folder: Path, nth: int) -> subprocess.Popen[bytes]:
+@contextmanager
+def _ports_of_this_run() -> Iterator[tuple[int, int]]:
+    """Give the first port that no other run has, and the lock that says so.
+
+    The daemons inherit the lock: the ports are free again when the last of them has ended, however
+    it did.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for nth in range(RUNS):
+        with (CACHE / f"ports-{nth}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield FIRST_PORT + nth * PORTS_OF_A_RUN, lock.fileno()
+            return
+    message = f"{RUNS} runs with libvirt daemons are under way on this machine: no ports are left"
+    raise RuntimeError(message)
+
+
+def _run(name: str, folder: Path, port: int, lock: int) -> subprocess.Popen[bytes]:
     script = str(DEPLOY / "hypervisor" / "host")
-    command = [script, name, str(folder), str(FIRST_PORT + nth)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    command = [script, name, str(folder), str(port)]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=(lock,)
+    )

@@ -54,9 +54,9 @@ def awaits_disk(instance_id: InstanceId) -> HostRefused:
 
 
 def must_be_off(instance_id: InstanceId, before: GuestDomain | None) -> GuestDomain:
-    """Return the guest; raise `HostRefused` (`still_running`) when it runs."""
+    """Return the guest; raise `HostRefused` (`still_running`) when it runs, or only pauses."""
     there = existing(instance_id, before)
-    if there.power == "running":
+    if there.power in ("running", "paused"):
         text = f"instance {instance_id} runs: its disk changes meanwhile"
         raise HostRefused("still_running", text, instance_id=instance_id)
     return there

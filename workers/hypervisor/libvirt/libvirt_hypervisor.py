@@ -170,21 +170,19 @@ class LibvirtHypervisor:
 
     def snapshot(self, instance_id: InstanceId) -> DiskImage:
         """Save the root disk of a guest that does not run as an image."""
-        self._must_be_off(instance_id)
+        self._must_be_off_with_disk(instance_id)
         with self.work.of(instance_id) as work:
             return self.disks.snapshot(instance_id, work)
 
     def offer_disk(self, instance_id: InstanceId) -> DiskImage:
         """Let another host take the root disk."""
-        self._must_be_off(instance_id)
+        self._must_be_off_with_disk(instance_id)
         with self.work.of(instance_id) as work:
             return self.disks.offer(instance_id, work)
 
     def take_disk(self, instance_id: InstanceId, disk: DiskImage) -> str:
         """Have the root disk that another host offers."""
-        there = self.control.existing(instance_id)
-        if there.power == "running":
-            raise still_runs(instance_id)
+        self._must_be_off(instance_id)
         wanted = self.control.definition(instance_id)
         with self.work.of(instance_id) as work:
             checksum = self.disks.take(instance_id, wanted, disk, work)
@@ -327,6 +325,9 @@ class LibvirtHypervisor:
     def _must_be_off(self, instance_id: InstanceId) -> None:
         if self.control.existing(instance_id).power in ("running", "paused"):
             raise still_runs(instance_id)
+
+    def _must_be_off_with_disk(self, instance_id: InstanceId) -> None:
+        self._must_be_off(instance_id)
         self._refuse_missing_disk(instance_id)
 
     def _refuse_missing_disk(self, instance_id: InstanceId) -> None:
