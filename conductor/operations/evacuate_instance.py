@@ -13,7 +13,12 @@ from typing import cast
 from conductor.operations.engine.definition import NewOperation, Operation, Outcome
 from conductor.operations.engine.fences import remove_when_back
 from conductor.operations.steps import move_steps
-from conductor.operations.steps.instance_steps import has_local_disk, must_get, shelved_disk
+from conductor.operations.steps.instance_steps import (
+    has_local_disk,
+    has_virtual_tpm,
+    must_get,
+    shelved_disk,
+)
 from conductor.operations.steps.move_steps import Move, Plan
 from conductor.placement.resources import DISK_GB
 from conductor.store import Event, UnitOfWork
@@ -83,13 +88,19 @@ def rebuild_on_target(move: Move, uow: UnitOfWork) -> Outcome[Move]:
     """Create the guest there, running if it was to run.
 
     Its disk is the one on shared storage, or that which shelving saved; else it is new from the
-    image, and the history says that what was on the old one is lost.
+    image, and the history says that what was on the old one is lost. So is a virtual TPM.
     """
     migration, root_disk = move_steps.of(move, uow), _root_disk(move, uow)
+    instance = must_get(uow, move.instance_id)
     if root_disk is not None and root_disk.origin == "image":
         message = f"made anew from its image: what was on its disk stays on {migration.source}"
         event = Event(migration.operation_id, uow.now, "disk-lost", message, move.instance_id)
         uow.events.add(event)
+    if has_virtual_tpm(instance):
+        message = f"its virtual TPM is new: what the old one has sealed stays on {migration.source}"
+        uow.events.add(
+            Event(migration.operation_id, uow.now, "tpm-lost", message, move.instance_id)
+        )
     return move_steps.create_on_target(move, uow, move_steps.running_or_not(migration), root_disk)
 
 

@@ -17,10 +17,11 @@ migrate_instance = cold_move.variant("migrate_instance")
 
 @migrate_instance.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
-    """The source must be up, a named target known and another one."""
+    """The source must be up, a named target known and another one; a virtual TPM stays."""
     request = cast(MigrateInstance, new.request)
     instance = move_steps.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
     move_steps.check_source(new, uow, instance, alive=True)
+    move_steps.refuse_lost_tpm(instance, "migrate it live")
     move_steps.check_target(instance, request.host, uow, same=False)
     plan = Plan(MigrationKind.MIGRATION, instance.flavor, request.host)
     return move_steps.begin(new, uow, instance, plan)

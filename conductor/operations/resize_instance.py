@@ -24,10 +24,14 @@ resize_instance = cold_move.variant("resize_instance")
 
 @resize_instance.accept
 def check(new: NewOperation, uow: UnitOfWork) -> Move:
-    """The new flavor must differ, be enough for the image and not shrink a local root disk."""
+    """The new flavor must differ, be enough for the image and not shrink a local root disk.
+
+    A guest with a virtual TPM keeps its size: a resize may take it to another host.
+    """
     request = cast(ResizeInstance, new.request)
     instance = move_steps.movable(new, uow, (InstanceState.ACTIVE, InstanceState.STOPPED))
     move_steps.check_source(new, uow, instance, alive=True)
+    move_steps.refuse_lost_tpm(instance, "build another of the new flavor")
     move_steps.check_target(instance, request.host, uow, same=True)
     flavor = flavor_of(request.flavor, uow, "flavor")
     if flavor == instance.flavor:

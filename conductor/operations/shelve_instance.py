@@ -13,7 +13,7 @@ from conductor.operations.steps.instance_steps import (
     leave_as_it_was,
     must_get,
 )
-from conductor.operations.steps.move_steps import check_alive, movable
+from conductor.operations.steps.move_steps import check_alive, movable, refuse_lost_tpm
 from conductor.placement.local.instance_allocations import release_instance
 from conductor.store import Instance, OperationRecord, UnitOfWork
 from models.json_types import Json
@@ -43,11 +43,13 @@ shelve_instance = Operation("shelve_instance", Shelve)
 def check(new: NewOperation, uow: UnitOfWork) -> Shelve:
     """It must have a host that is up; what is shelved already can still be offloaded.
 
-    That goes with a dead host too: its disk has been saved.
+    That goes with a dead host too: its disk has been saved. A virtual TPM stays on its host.
     """
     request = cast(ShelveInstance, new.request)
     states = _STATES if request.offload else _STATES[:2]
     instance = movable(new, uow, states)
+    if request.offload:
+        refuse_lost_tpm(instance, "shelve it without offload")
     saved = instance.request_spec.get(SHELVED_DISK)
     disk = saved if instance.state is InstanceState.SHELVED else None
     if not _is_saved(instance, disk):

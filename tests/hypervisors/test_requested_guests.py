@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
+import pytest
+
 from models.hardware import Flavor, Image
 from models.ids import InstanceId
+from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.requested_hardware import hardware_of
 from tests.hypervisors.conftest import Host, definition
 from tests.hypervisors.requested_keys import KEYS
@@ -69,10 +72,14 @@ def dumped(host: Host, instance_id: InstanceId) -> Element:
     return fromstring(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def started(host: Host, guest: InstanceId, specs: dict[str, str], **properties: Any) -> None:
+def requested(specs: dict[str, str], **properties: Any) -> GuestDefinition:
     flavor = Flavor("f", 2, 192, extra_specs=specs)
     hardware = hardware_of(flavor, Image("tiny", properties=properties))
-    host.hypervisor.spawn(guest, definition(vcpus=2, memory_mib=192, hardware=hardware))
+    return definition(vcpus=2, memory_mib=192, hardware=hardware)
+
+
+def started(host: Host, guest: InstanceId, specs: dict[str, str], **properties: Any) -> None:
+    host.hypervisor.spawn(guest, requested(specs, **properties))
 
 
 def booted(host: Host, guest: InstanceId, specs: dict[str, str], **properties: Any) -> Seen:
@@ -126,9 +133,19 @@ def test_a_guest_sees_an_older_machine_with_scsi_disks_and_no_screen(
     assert machine.get("machine", "").startswith("pc-i440fx")
 
 
-def test_secure_boot_refuses_what_nobody_has_signed(hosts: list[Host], guest: InstanceId) -> None:
-    started(hosts[0], guest, {"os:secure_boot": "required"})
-    hosts[0].says(guest, "Access Denied|Security Violation")
-    loader = dumped(hosts[0], guest).find("os/loader")
+@pytest.mark.parametrize("change", [pytest.param("reshape", marks=pytest.mark.chaos), "rebuild"])
+def test_secure_boot_refuses_what_nobody_has_signed_also_where_it_comes_later(
+    hosts: list[Host], guest: InstanceId, change: str
+) -> None:
+    here = hosts[0]
+    started(here, guest, {"hw:tpm_version": "2.0"}, hw_firmware_type="uefi")
+    here.says(guest, "BdsDxe: starting")
+    (state,) = (here.daemon.folder / "lib" / "swtpm" / guest).iterdir()
+    (state / "marker").touch()
+    secured = requested({"hw:tpm_version": "2.0", "os:secure_boot": "required"})
+    getattr(here.hypervisor, change)(guest, secured)
+    here.says(guest, "Access Denied|Security Violation")
+    loader = dumped(here, guest).find("os/loader")
     assert loader is not None
     assert loader.get("secure") == "yes"
+    assert (state / "marker").exists()  # what its TPM has sealed is not lost

@@ -97,6 +97,55 @@ def test_a_guest_that_comes_back_has_the_hardware_and_metadata_it_had() -> None:
     assert (evacuated.hardware, evacuated.metadata) == (made.hardware, made.metadata)
 
 
+SEALED = {**SHARED, "extra_specs": {"hw:tpm_version": "2.0"}}
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        ("migrate_instance", {}),
+        ("resize_instance", {"flavor": {**SEALED, "memory_mb": 1024}}),
+        ("shelve_instance", {"offload": True}),
+    ],
+)
+def test_what_would_lose_the_state_of_a_virtual_tpm_is_refused(
+    task: str, arguments: dict[str, Any]
+) -> None:
+    world = World(hosts=2)
+    build = world.build(SEALED)
+    world.run_out()
+    instance = world.instance(build)
+    refused = world.submit(task, {"instance_id": instance.id, **arguments})
+    world.run_out()
+    error = world.operation(refused).error or {}
+    assert error["code"] == "tpm_state_lost"
+    assert str(error["message"]).startswith(f"instance {instance.id} has a virtual TPM")
+    assert world.instance_by_id(instance.id) == instance
+
+
+@pytest.mark.parametrize("task", ["live_migrate_instance", "shelve_instance"])
+def test_what_keeps_the_state_of_a_virtual_tpm_is_done(task: str) -> None:
+    world = World(hosts=2)
+    build = world.build(SEALED)
+    world.run_out()
+    done = world.submit(task, {"instance_id": world.instance(build).id})
+    world.run_out()
+    assert world.ended(done) is OperationState.SUCCEEDED
+
+
+def test_an_evacuation_says_in_its_history_that_the_tpm_is_new() -> None:
+    world = World(hosts=2)
+    build = world.build(SEALED, host="host-0")
+    world.run_out()
+    world.kill_host("host-0")
+    with world.store.begin() as uow:
+        host_administration.force_down(uow, "host-0", "fenced")
+    done = world.submit("evacuate_instance", {"instance_id": world.instance(build).id})
+    world.run_out()
+    assert world.ended(done) is OperationState.SUCCEEDED
+    assert "tpm-lost" in [event.event for event in world.events(done)]
+
+
 @pytest.mark.parametrize(("key", "of_image"), SAID)
 def test_each_key_reaches_the_hypervisor_of_the_host(key: str, of_image: bool) -> None:
     value = find(KEYS[key].values, bool)

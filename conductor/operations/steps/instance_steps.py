@@ -77,6 +77,11 @@ def shelved_disk(instance: Instance) -> RootDisk | None:
     return RootDisk(origin="snapshot", disk=parse(DiskImage, saved)) if saved else None
 
 
+def has_virtual_tpm(instance: Instance) -> bool:
+    """Say whether the guest has a TPM that its host emulates."""
+    return hardware_of(instance.flavor, instance.image).tpm is not None
+
+
 def has_local_disk(instance: Instance) -> bool:
     """Say whether its root disk is on its host: a volume is elsewhere, whatever happens here."""
     return not boots_from_volume(instance.image)

@@ -16,6 +16,7 @@ from conductor.operations.engine.definition import DispatchToHost, DispatchToSch
 from conductor.operations.engine.fences import remove_when_back
 from conductor.operations.steps.instance_steps import (
     has_local_disk,
+    has_virtual_tpm,
     leave_as_it_was,
     must_get,
     ran,
@@ -99,6 +100,19 @@ def check_source(new: NewOperation, uow: UnitOfWork, instance: Instance, *, aliv
     if up and not alive:
         message = f"{instance.host} is up: migrate the instance, or force the host down first"
         raise Rejected("host_up", message, key="instance_id")
+
+
+def refuse_lost_tpm(instance: Instance, way_out: str) -> None:
+    """Refuse (`tpm_state_lost`) what takes a guest with a virtual TPM off its host while stopped.
+
+    Its state is on that host alone: what it has sealed could never be opened again.
+    """
+    if has_virtual_tpm(instance):
+        message = (
+            f"instance {instance.id} has a virtual TPM, whose state is on its host alone and would "
+            f"be lost: {way_out}"
+        )
+        raise Rejected("tpm_state_lost", message, key="instance_id")
 
 
 def check_alive(new: NewOperation, uow: UnitOfWork, host: str) -> None:

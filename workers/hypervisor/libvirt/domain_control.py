@@ -124,6 +124,20 @@ class DomainControl:
 
         self.act(instance_id, "stop", stop)
 
+    def forget(self, instance_id: InstanceId) -> None:
+        """Have libvirt forget a stopped guest and what its firmware remembers; its TPM stays.
+
+        Keys for secure boot are among the latter: without this a guest would keep those it had, or
+        the want of them, under its next definition.
+        """
+        flags = (
+            libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+            | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+            | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+            | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM
+        )
+        self.act(instance_id, "forget", lambda domain: domain.undefineFlags(flags))
+
     def is_active(self, instance_id: InstanceId) -> bool:
         """Say whether a guest has a process."""
         return bool(self.act(instance_id, "look", lambda domain: domain.isActive()))
@@ -139,6 +153,12 @@ class DomainControl:
 
 def _set_metadata(domain: Any, text: str, namespace: str, flags: int) -> None:
     domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, text, "copy", namespace, flags)
+
+
+def firmware_of(guest: GuestDefinition) -> tuple[str | None, bool, bool]:
+    """Return what decides what a guest's firmware remembers when it first starts."""
+    hardware = guest.hardware
+    return hardware.firmware, hardware.secure_boot, hardware.stateless_firmware
 
 
 def must_run(instance_id: InstanceId, there: GuestDomain) -> None:

@@ -22,6 +22,7 @@ from workers.hypervisor.libvirt.domain_control import (
     INACTIVE_XML,
     MIGRATABLE_XML,
     DomainControl,
+    firmware_of,
     must_run,
     still_runs,
 )
@@ -104,6 +105,8 @@ class LibvirtHypervisor:
             self.control.stop(instance_id)
             self.disks.withdraw(instance_id)
             self.disks.resize(instance_id, spec, work)
+            if firmware_of(self.control.definition(instance_id)) != firmware_of(spec):
+                self.control.forget(instance_id)
             self._define(instance_id, _stored(spec), waiting=spec.power == "nostate")
             if spec.power == "running":
                 self.control.start(instance_id)
@@ -115,6 +118,8 @@ class LibvirtHypervisor:
                 self.control.stop(instance_id)
             self.disks.remake_root(instance_id, spec, work)
             self.disks.make(instance_id, spec, work)
+            if self.control.domain(instance_id) is not None:
+                self.control.forget(instance_id)
             self._define(instance_id, _stored(spec), waiting=spec.power == "nostate")
             if spec.power == "running":
                 self.control.start(instance_id)
