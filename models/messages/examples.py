@@ -100,6 +100,12 @@ EXAMPLES: Final[Mapping[str, dict[str, Any]]] = {
     },
     "conductor.snapshot_instance": {**_OF_INSTANCE, "image_name": "db-1 before upgrade"},
     "conductor.cache_images": {**_COMMON, "aggregate": "rack1", "images": ["debian-13"]},
+    "conductor.read_console": {
+        **_COMMON,
+        "guest_id": INSTANCE_ID,
+        "offset": 4_096,
+        "most_bytes": 16_384,
+    },
     "conductor.destroy_orphan": {**_COMMON, "host": "rack2-03", "guest_id": INSTANCE_ID},
     "conductor.replay_operation": {**_COMMON, "operation_id": OPERATION_ID, "dry_run": True},
     "conductor.define_entry": {**_COMMON, "entry": "flavor", "body": _FLAVOR},

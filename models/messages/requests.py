@@ -12,7 +12,8 @@ from pydantic_core import CoreSchema
 
 from models.errors import Rejected
 from models.messages.base import Message, Versioned, parse
-from models.messages.catalogue import CATALOGUE, FlavorBody, ImageBody
+from models.messages.catalogue import CATALOGUE, Count, FlavorBody, ImageBody
+from models.messages.guests.console_parts import PartBytes
 from models.messages.guests.guest_copies import CopyPolicy
 from models.messages.name_rules import Host, Name, Words
 from models.messages.request_fields import Context, Described, Id
@@ -273,6 +274,18 @@ class SnapshotInstance(InstanceRequest):
     ] = None
 
 
+class ReadConsole(Request):
+    """Read a part of what an instance has written to its console, whatever else is going on."""
+
+    task: ClassVar[str] = "conductor.read_console"
+
+    guest_id: Annotated[Id, Field(description="The instance.")]
+    offset: Annotated[
+        Count | None, Field(description="The byte to begin at; without it, the end is read.")
+    ] = None
+    most_bytes: Annotated[PartBytes, Field(description="At most so many.")] = 16_384
+
+
 class DestroyOrphan(Request):
     """Remove a guest that no instance has on its host, as `instances orphans list` shows it."""
 
@@ -361,6 +374,7 @@ REQUESTS: dict[str, type[Request]] = {
         ShelveInstance,
         UnshelveInstance,
         SnapshotInstance,
+        ReadConsole,
         CacheImages,
         DestroyOrphan,
         ReplayOperation,

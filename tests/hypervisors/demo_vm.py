@@ -95,7 +95,7 @@ def _tell(show: Show, fleet: RealFleet) -> None:
     with show.step("both have booted"):
         fleet.says("web", r"^READY")
         fleet.says("db", r"^READY")
-    show.words("console of db", fleet.console("db"))
+    show.words("instances console-log db", fleet.logged("db"))
     show.text(_drawn(fleet))
     with show.step("write a mark onto the disk of `web`"):
         fleet.type("web", "mark vda demo", r"^MARKED vda demo")
@@ -103,10 +103,8 @@ def _tell(show: Show, fleet: RealFleet) -> None:
     with show.step(f"move `web` away from {home} while it runs, with its disk"):
         fleet.do("live-migrate", "web")
         fleet.says("web", r"^TICK (\d+)", times=2)
-    show.words(f"console of web on {fleet.show('web')['host']}: its counter goes on",
-               fleet.console("web"))  # fmt: skip
-    with show.step("shelve `web`: no host has it any more, its disk is an image"):
-        fleet.do("shelve", "web", "--offload")
+    host = fleet.show("web")["host"]
+    show.words(f"instances console-log web, on {host}: its counter goes on", fleet.logged("web"))
     with show.step("unshelve it"):
         fleet.do("unshelve", "web")
         marks = fleet.says("web", r"^DISK vda .*marker=(\S*)")

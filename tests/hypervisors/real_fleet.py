@@ -76,6 +76,11 @@ class RealFleet:
         log = folder / "console.log"
         return log.read_text(errors="replace") if log.exists() else ""
 
+    def logged(self, name: str) -> str:
+        """What a guest has written to its console, as `instances console-log` prints it."""
+        text: str = self.fleet.command("instances", "console-log", name)["text"]
+        return text
+
     def says(self, name: str, pattern: str, times: int = 1) -> list[str]:
         """Wait until a guest has written something so many times; return what it wrote."""
 

@@ -108,6 +108,7 @@ def test_a_guest_is_on_the_cpu_and_has_the_hardware_that_its_flavor_asks_for(
     domain = real.domain(shown["id"], daemon)
     assert domain.find("devices/watchdog[@action='reset']") is not None
     assert len(domain.findall("devices/serial")) == 2
+    wait_for(lambda: "READY" in real.logged("pinned"), "its console to say so", 90.0, 0.5)
     real.do("delete", "pinned")
 
 

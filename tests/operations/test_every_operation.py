@@ -96,7 +96,7 @@ class Scenario:
     task: str
     prepare: Callable[[World, str], None] = lambda *_: None
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    of_instance: bool = True
+    subject: str | None = "instance_id"
 
     def begin(
         self, injected_faults: Callable[[str], InjectedFaults] | None = None
@@ -112,7 +112,7 @@ class Scenario:
         self.prepare(world, instance_id)
         world.delivered.clear()
         switch.on = True
-        subject = {"instance_id": instance_id} if self.of_instance else {}
+        subject = {self.subject: instance_id} if self.subject else {}
         world.submit(self.task, {**subject, **self.arguments})
         return world, instance_id
 
@@ -167,14 +167,15 @@ SCENARIOS = {
     "unshelve-offloaded": Scenario("unshelve_instance", _offloaded),
     "snapshot": Scenario("snapshot_instance"),
     "snapshot-stopped": Scenario("snapshot_instance", _stopped, {"image_name": "mine"}),
+    "console": Scenario("read_console", subject="guest_id"),
     "destroy-orphan": Scenario(
         "destroy_orphan",
         _with_orphan,
         {"host": "host-1", "guest_id": ORPHAN},
-        of_instance=False,
+        subject=None,
     ),
     "cache": Scenario(
-        "cache_images", _stocked, {"aggregate": "rack", "images": ["img-2"]}, of_instance=False
+        "cache_images", _stocked, {"aggregate": "rack", "images": ["img-2"]}, subject=None
     ),
 }
 

@@ -33,7 +33,7 @@ def silent(world: World, name: str, seconds: int = SILENT_S) -> None:
 
 def asked(world: World, scenario: Scenario, instance_id: str) -> tuple[str, str]:
     """Ask for a scenario's operation; return its state and the code of its error."""
-    subject = {"instance_id": instance_id} if scenario.of_instance else {}
+    subject = {scenario.subject: instance_id} if scenario.subject else {}
     id_ = world.submit(scenario.task, {**subject, **scenario.arguments})
     world.deliver("conductor")
     record = world.operation(id_)

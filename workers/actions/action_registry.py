@@ -8,6 +8,7 @@ from typing import Any, Final
 from models.errors import HostRefused
 from workers.actions.action_context import Action, Work
 from workers.actions.checks import check_disk, check_source, check_target
+from workers.actions.console import read_console
 from workers.actions.destroy import destroy
 from workers.actions.disk_transfer import offer_disk, take_disk
 from workers.actions.fetch_images import cache_images
@@ -19,7 +20,10 @@ from workers.actions.snapshot import snapshot
 from workers.actions.spawn import spawn
 
 SPAWN, DESTROY, COPY, CACHE_IMAGES = "spawn", "destroy", "copy", "cache_images"
-URGENT: Final = frozenset({DESTROY, "power_on", "power_off", "activate", "abort_copy"})
+READ_CONSOLE = "read_console"
+URGENT: Final = frozenset(
+    {DESTROY, "power_on", "power_off", "activate", "abort_copy", READ_CONSOLE}
+)
 """What is done in a moment, and never waits behind what is not."""
 LONG: Final = frozenset({SPAWN, COPY, CACHE_IMAGES, "snapshot", "rebuild", "suspend", "take_disk"})
 """What moves whole disks or memories, and may take its time."""
@@ -44,6 +48,7 @@ VERBS: Mapping[str, Action] = {
     "abort_copy": abort_copy,
     "activate": activate,
     CACHE_IMAGES: cache_images,
+    READ_CONSOLE: read_console,
 }
 
 

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from models.ids import InstanceId
+from models.messages.guests.console_parts import ConsolePart
 from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.image_files import ImageFile
@@ -164,6 +165,10 @@ class FencedHypervisor:
         """Have an image in the cache; `AgentDead` once cut."""
         with self._calling(owner):
             self._hypervisor.cache_image(owner, image)
+
+    def console(self, instance_id: InstanceId, offset: int | None, most_bytes: int) -> ConsolePart:
+        """Return what a guest has written to its console, from `offset` on or at its end."""
+        return self._hypervisor.console(instance_id, offset, most_bytes)
 
     def age_out(self, now: float, unused_s: float) -> tuple[str, ...]:
         """Remove the cached images that no guest has had for so long."""

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from models.hardware import HostTopology
 from models.ids import InstanceId
+from models.messages.guests.console_parts import ConsolePart
 from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.image_files import ImageFile
@@ -199,6 +200,13 @@ class Hypervisor(Protocol):
         """Have an image in the cache; `Unreachable` (`image_corrupt`), nothing kept, if damaged.
 
         `owner` stands for the host where `abort` names an instance.
+        """
+        ...
+
+    def console(self, instance_id: InstanceId, offset: int | None, most_bytes: int) -> ConsolePart:
+        """Return what a guest has written to its console, from `offset` on or at its end.
+
+        `HostRefused` (`domain_missing`) when there is no such guest.
         """
         ...
 

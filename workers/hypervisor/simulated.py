@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from models.errors import Broken, HostRefused
 from models.ids import InstanceId
+from models.messages.guests.console_parts import ConsolePart
 from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.image_files import ImageFile
@@ -288,6 +289,14 @@ class SimulatedHypervisor:
     def cache_image(self, owner: InstanceId, image: ImageFile) -> None:
         """Have an image in the cache; nothing is kept of one that comes damaged."""
         self._call(owner, CACHE_IMAGES, lambda: self._cache(owner, image.id), wait)
+
+    def console(self, instance_id: InstanceId, offset: int | None, most_bytes: int) -> ConsolePart:
+        """Return what a simulated guest says: what it is called, and what it is doing."""
+        there = with_disk(instance_id, self.domain(instance_id))
+        text = f"{there.spec.name if there.spec else instance_id} is {there.power}\n"
+        start = max(0, len(text) - most_bytes) if offset is None else min(offset, len(text))
+        part = text[start : start + most_bytes]
+        return ConsolePart(text=part, next_offset=start + len(part))
 
     def age_out(self, now: float, unused_s: float) -> tuple[str, ...]:
         """Remove the cached images that no guest has had for so long, as calls of this tell."""

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from conductor.cli.arguments import member
+from conductor.cli.commands.console import console, console_log
 from conductor.cli.commands.orphans import orphan_commands
 from conductor.cli.options import HostFilter, Limit, ProjectFilter
 from conductor.cli.rendering.json_views import action_view, instance_view
@@ -45,6 +46,8 @@ def add_to(app: typer.Typer) -> None:
     instances.command("show")(show)
     instances.command("actions")(actions)
     instances.command("snapshot")(instance_command(SnapshotInstance, snapshot))
+    instances.command("console-log")(console_log)
+    instances.command("console")(console)
     instances.add_typer(orphan_commands(), name="orphans", no_args_is_help=True)
     app.add_typer(instances, name="instances", no_args_is_help=True)
 
