@@ -169,9 +169,7 @@ class RebootInstance(InstanceRequest):
 
     task: ClassVar[str] = "conductor.reboot_instance"
 
-    hard: Annotated[
-        bool, Field(description="At once, without asking the guest to end by itself.")
-    ] = False
+    hard: Annotated[bool, Field(description="At once, without asking the guest first.")] = False
 
 
 TargetHost: TypeAlias = Annotated[
@@ -248,9 +246,7 @@ class ShelveInstance(InstanceRequest):
 
     task: ClassVar[str] = "conductor.shelve_instance"
 
-    offload: Annotated[bool, Field(description="Give up the host too; back from the image.")] = (
-        False
-    )
+    offload: Annotated[bool, Field(description="Give up the host too.")] = False
 
 
 class UnshelveInstance(InstanceRequest):
@@ -280,9 +276,7 @@ class ReadConsole(Request):
     task: ClassVar[str] = "conductor.read_console"
 
     guest_id: Annotated[Id, Field(description="The instance.")]
-    offset: Annotated[
-        Count | None, Field(description="The byte to begin at; without it, the end is read.")
-    ] = None
+    offset: Annotated[Count | None, Field(description="From this byte on; else the end.")] = None
     most_bytes: Annotated[PartBytes, Field(description="At most so many.")] = 16_384
 
 
@@ -310,9 +304,7 @@ class ReplayOperation(Request):
     task: ClassVar[str] = "conductor.replay_operation"
 
     operation_id: Annotated[Id, Field(description="The operation that has failed.")]
-    dry_run: Annotated[bool, Field(description="Answer what would become of it, do nothing.")] = (
-        False
-    )
+    dry_run: Annotated[bool, Field(description="Only answer what would become of it.")] = False
 
 
 class _AnyEntry:

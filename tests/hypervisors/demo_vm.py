@@ -105,6 +105,8 @@ def _tell(show: Show, fleet: RealFleet) -> None:
         fleet.says("web", r"^TICK (\d+)", times=2)
     host = fleet.show("web")["host"]
     show.words(f"instances console-log web, on {host}: its counter goes on", fleet.logged("web"))
+    with show.step("shelve `web`: no host has it any more, its disk is an image"):
+        fleet.do("shelve", "web", "--offload")
     with show.step("unshelve it"):
         fleet.do("unshelve", "web")
         marks = fleet.says("web", r"^DISK vda .*marker=(\S*)")

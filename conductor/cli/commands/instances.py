@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from conductor.cli.arguments import member
-from conductor.cli.commands.console import console, console_log
+from conductor.cli.commands.console_log import console, console_log
 from conductor.cli.commands.orphans import orphan_commands
 from conductor.cli.options import HostFilter, Limit, ProjectFilter
 from conductor.cli.rendering.json_views import action_view, instance_view

@@ -12,12 +12,19 @@ import libvirt
 
 from models.errors import HostRefused
 from models.ids import InstanceId
+from models.messages.guests.console_parts import ConsolePart
 from models.messages.guests.guest_definition import GuestDefinition
 from workers.hypervisor.libvirt.connection import LibvirtConnection, domain_of
+from workers.hypervisor.libvirt.console_files import bound, read_part
 from workers.hypervisor.libvirt.domain_states import guest_of_domain, power_of
 from workers.hypervisor.libvirt.domain_xml.host_context import GuestDisk, HostContext
 from workers.hypervisor.libvirt.domain_xml.reading import definition_in, is_ours
-from workers.hypervisor.libvirt.domain_xml.writing import COPY_NAMESPACE, console_log, domain_xml
+from workers.hypervisor.libvirt.domain_xml.writing import (
+    CONSOLE_LOG,
+    COPY_NAMESPACE,
+    console_log,
+    domain_xml,
+)
 from workers.hypervisor.ports import GuestDomain
 
 INACTIVE_XML: Final = libvirt.VIR_DOMAIN_XML_INACTIVE
@@ -99,6 +106,15 @@ class DomainControl:
         self.connection.call(
             f"define {instance_id}", lambda connection: connection.defineXMLFlags(xml, flags)
         )
+
+    def console(self, instance_id: InstanceId, offset: int | None, most_bytes: int) -> ConsolePart:
+        """Return what a guest has written to its first serial port."""
+        return read_part(console_log(self.context, instance_id), offset, most_bytes)
+
+    def bound_consoles(self) -> None:
+        """Begin anew what guests have written too much of."""
+        for log in self.context.guests.glob(f"*/{CONSOLE_LOG}"):
+            bound(log)
 
     def start(self, instance_id: InstanceId) -> None:
         """Have a guest run: begun, resumed, or read back from its saved memory."""

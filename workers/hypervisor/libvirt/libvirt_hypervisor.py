@@ -19,7 +19,6 @@ from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.image_files import ImageFile
 from models.messages.guests.root_disks import DiskImage, RootDisk
-from workers.hypervisor.libvirt.console_files import bound, read_part
 from workers.hypervisor.libvirt.domain_control import (
     INACTIVE_XML,
     MIGRATABLE_XML,
@@ -29,7 +28,7 @@ from workers.hypervisor.libvirt.domain_control import (
     still_runs,
 )
 from workers.hypervisor.libvirt.domain_xml.reading import moved_xml
-from workers.hypervisor.libvirt.domain_xml.writing import CONSOLE_LOG, console_log, domain_xml
+from workers.hypervisor.libvirt.domain_xml.writing import console_log, domain_xml
 from workers.hypervisor.libvirt.guest_disks import GuestDisks
 from workers.hypervisor.libvirt.live_copy import Destination, migrate
 from workers.hypervisor.libvirt.running_work import RunningWork
@@ -295,12 +294,11 @@ class LibvirtHypervisor:
     def console(self, instance_id: InstanceId, offset: int | None, most_bytes: int) -> ConsolePart:
         """Return what a guest has written to its first serial port."""
         self.control.existing(instance_id)
-        return read_part(console_log(self.control.context, instance_id), offset, most_bytes)
+        return self.control.console(instance_id, offset, most_bytes)
 
     def age_out(self, now: float, unused_s: float) -> tuple[str, ...]:  # noqa: ARG002 - files have times
         """Remove the cached images that no disk has had for so long; consoles are bounded too."""
-        for log in self.control.context.guests.glob(f"*/{CONSOLE_LOG}"):
-            bound(log)
+        self.control.bound_consoles()
         return self.disks.age_out(unused_s)
 
     def _make(
