@@ -12,10 +12,13 @@ import pytest
 
 from models.hardware import Flavor, Image
 from models.ids import InstanceId
+from models.messages.guests.guest_copies import CopyTarget
 from models.messages.guests.guest_definition import GuestDefinition
 from models.messages.guests.requested_hardware import hardware_of
+from models.messages.guests.root_disks import RootDisk
 from tests.hypervisors.conftest import Host, definition
 from tests.hypervisors.requested_keys import KEYS
+from tests.limits import wait_for
 
 EVERYTHING = {
     "hw:cpu_sockets": "2",
@@ -149,3 +152,31 @@ def test_secure_boot_refuses_what_nobody_has_signed_also_where_it_comes_later(
     assert loader is not None
     assert loader.get("secure") == "yes"
     assert (state / "marker").exists()  # what its TPM has sealed is not lost
+
+
+@pytest.mark.chaos
+def test_a_guest_with_firmware_and_a_tpm_moves_with_both_while_it_runs(
+    hosts: list[Host], guest: InstanceId
+) -> None:
+    source, target = hosts
+    wanted = requested(EVERYTHING, **DRIVERS)
+    source.hypervisor.spawn(guest, wanted)
+    source.says(guest, r"^TICK 2$")
+    copied = {"power": "nostate", "root_disk": RootDisk(origin="copy")}
+    target.hypervisor.spawn(guest, wanted.model_copy(update=copied))
+    destination = target.hypervisor.destination(guest)
+    source.hypervisor.copy(guest, CopyTarget(target="B", destination=destination), lambda _: None)
+    target.hypervisor.activate(guest)
+    left = source.ticks(guest)[-1]
+    source.hypervisor.destroy(guest)
+    wait_for(lambda: [t for t in target.ticks(guest) if t > left + 1], "the counter to go on")
+    (state,) = (target.daemon.folder / "lib" / "swtpm" / guest).iterdir()
+    assert list(state.glob("*permall"))
+    assert KEYS["hw_video_model"].shows(dumped(target, guest), "vga")
+    found = target.hypervisor.domain(guest)
+    assert found is not None
+    assert found.spec is not None
+    assert found.spec.hardware == wanted.hardware
+    target.hypervisor.power_off(guest)
+    target.hypervisor.power_on(guest)  # and it boots there, with what came
+    target.says(guest, r"^TPM 2(.|\n)*^TICK 1$")

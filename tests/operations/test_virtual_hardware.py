@@ -183,6 +183,32 @@ def test_a_host_that_names_what_it_gives_gets_no_guest_that_needs_more() -> None
         assert f"2 cannot give their guests {lacking}" in message
 
 
+def test_a_guest_neither_moves_to_nor_is_rebuilt_on_a_host_that_cannot_give_its_hardware() -> None:
+    world = World(hosts=2)
+    with world.store.begin() as uow:
+        host = uow.hosts.lock("host-1")
+        assert host is not None
+        uow.hosts.save(replace(host, traits=("COMPUTE_NODE",), version=host.version + 1))
+    build = world.build(FLAVOR, image=IMAGE, host="host-0")
+    plain = world.build(SHARED, host="host-1")
+    world.run_out()
+    for task in ("live_migrate_instance", "migrate_instance"):
+        body = {"instance_id": world.instance(build).id, "host": "host-1"}
+        assert "cannot give its guests COMPUTE_GRAPHICS_MODEL_VGA" in error_of(
+            world, world.submit(task, body)
+        )
+        assert world.instance(build).host == "host-0"
+    uefi = {"id": "uefi", "properties": {"hw_firmware_type": "uefi"}}
+    body = {"instance_id": world.instance(plain).id, "image": uefi}
+    rebuilt = error_of(world, world.submit("rebuild_instance", body))
+    assert "host-1 cannot give its guests COMPUTE_FIRMWARE_UEFI" in rebuilt
+
+
+def error_of(world: World, operation_id: str) -> str:
+    world.run_out()
+    return str(world.operation(operation_id).error)
+
+
 @pytest.mark.parametrize("by_flavor", [True, False])
 def test_hardware_that_contradicts_itself_is_refused_before_any_claim(by_flavor: bool) -> None:
     world = World()
