@@ -144,6 +144,7 @@ def test_every_key_that_the_guest_finds_or_its_host_limits_is_tried_here() -> No
         ({"hw:input_bus": "virtio"}, {}, "hw:input_bus"),
         ({"hw:input_bus": "usb"}, {"hw_pointer_model": "ps2mouse"}, "hw_pointer_model"),
         ({"hw:tpm_version": "1.2", "hw:tpm_model": "tpm-crb"}, {}, "hw:tpm_model"),
+        ({"hw:tpm_model": "tpm-crb"}, {}, "hw:tpm_model"),
         ({"os:secure_boot": "required"}, {"hw_firmware_type": "bios"}, "hw_firmware_type"),
         ({}, {"hw_firmware_stateless": "yes"}, "hw_firmware_stateless"),
         ({}, {"hw_disk_bus": "xen"}, "hw_disk_bus"),
@@ -186,7 +187,13 @@ def test_an_image_is_not_refused_for_what_depends_on_the_flavor(
 
 
 @pytest.mark.parametrize(
-    "specs", [{"hw:cpu_realtime": "yes"}, {"hw:locked_memory": "yes"}, {"hw:cpu_sockets": "3"}]
+    "specs",
+    [
+        {"hw:cpu_realtime": "yes"},
+        {"hw:tpm_model": "tpm-tis"},
+        {"hw:locked_memory": "yes"},
+        {"hw:cpu_sockets": "3"},
+    ],
 )
 def test_a_flavor_is_not_refused_for_what_depends_on_the_image(specs: dict[str, str]) -> None:
     refuse_flavor_values(Flavor("f", 4, 1024, extra_specs=specs))

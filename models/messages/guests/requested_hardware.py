@@ -64,6 +64,7 @@ _LIMITS: Final = {
 def hardware_of(flavor: Flavor, image: Image | None) -> VirtualHardware:
     """Return what the guest shall find when it boots; raise `Rejected` for what is no hardware."""
     other = image or NO_IMAGE
+    _refuse_tpm_without_version(flavor, other)
     return VirtualHardware(
         **_cpu(flavor, other),
         **_machine(flavor, other),
@@ -204,6 +205,14 @@ def _devices(flavor: Flavor, image: Image) -> dict[str, Any]:
         "guest_agent": flag(image.properties.get("hw_qemu_guest_agent")),
         "packed_ring": agreed_flag("virtio_packed_ring", flavor, image) or False,
     }
+
+
+def _refuse_tpm_without_version(flavor: Flavor, image: Image) -> None:
+    """A flavor's model asks for a TPM; an image's says only which one its drivers know."""
+    model = flavor.extra_specs.get("hw:tpm_model")
+    if model and device_requirements.tpm(flavor, image) is None:
+        rule = "it needs a version: hw:tpm_version, or hw_tpm_version of the image"
+        raise wrong("tpm_model_needs_version", "hw:tpm_model", model, rule)
 
 
 def _serial_ports(flavor: Flavor, image: Image) -> int:
