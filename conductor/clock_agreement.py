@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from conductor.store import Store
@@ -17,6 +18,18 @@ CLOCK: Final = "clock"
 """The part of a process's periodic work under which a clock that is off is shown."""
 
 _warnings = ThrottledLog()
+
+
+class OwnClock:
+    """This process's clock as far as it is known how far it is off: the database's time of day."""
+
+    def __init__(self, own: Callable[[], float] = time.time) -> None:
+        self.ahead_s = 0.0
+        self._own = own
+
+    def utc(self) -> datetime:
+        """Return what time it is by the database, without asking it."""
+        return datetime.fromtimestamp(self._own() - self.ahead_s, UTC)
 
 
 def off_by(store: Store, own: Callable[[], float] = time.time) -> float:
@@ -42,9 +55,16 @@ def explanation(off_s: float) -> str:
     )
 
 
-def watch(store: Store, periodic_work: PeriodicWork, own: Callable[[], float] = time.time) -> None:
-    """Show, in `health` and the log, while this process's clock is off."""
+def watch(
+    store: Store,
+    periodic_work: PeriodicWork,
+    own: Callable[[], float] = time.time,
+    clock: OwnClock | None = None,
+) -> None:
+    """Show, in `health` and the log, while this process's clock is off, and set `clock` by it."""
     off_s = off_by(store, own)
+    if clock is not None:
+        clock.ahead_s = off_s
     if not off_s:
         periodic_work.clear(CLOCK)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from tasks.app import make_app
 from tasks.broker_accounts import account_in, misspoken
 from tasks.conductor_dead_letters import TaskRunner, answerable, record, record_dead_letter
 from tasks.conductor_port import Conductor
-from tasks.consuming.hardened_consumer import Consuming
+from tasks.consuming.hardened_consumer import Consuming, own_utc
 from tasks.consuming.store_retry import StoreRetry
 from tasks.consuming.task_worker import serve
 from tasks.flower.event_stream import EventStream
@@ -48,10 +49,12 @@ def serve_conductor(
     events: EventStream,
     threads: int = 4,
     limits: ReportLimits | None = None,
+    utc: Callable[[], datetime] = own_utc,
 ) -> int:
     """Run the conductor's process until it is told to stop; return its exit code.
 
-    `events` speaks as `worker_name("conductor")`; the caller closes it afterwards.
+    `events` speaks as `worker_name("conductor")`; the caller closes it afterwards. By `utc` is
+    judged which requests have expired.
     """
     limits = limits or ReportLimits(account_in(broker_url))
     app = make_app(broker_url, (work_queue(CONDUCTOR), work_queue(REPORTS)))
@@ -65,6 +68,7 @@ def serve_conductor(
         record=partial(record, conductor),
         kinds=KINDS,
         limits=limits,
+        utc=utc,
     )
     return serve(app, CONDUCTOR, consuming, threads)
 

@@ -48,6 +48,11 @@ _STEPS = "celery.worker.consumer."
 _log = structlog.get_logger(__name__)
 
 
+def own_utc() -> datetime:
+    """Return what time it is by this process's own clock."""
+    return datetime.now(UTC)
+
+
 @dataclass(frozen=True)
 class Consuming:
     """What the consumer of one process needs to know.
@@ -71,6 +76,8 @@ class Consuming:
     """The tasks of each queue, where one process consumes several; else all that it knows."""
     limits: ReportLimits | None = None
     """Bounds what comes from the queue of reports; without it nothing is bounded."""
+    utc: Callable[[], datetime] = own_utc
+    """By which clock messages have expired."""
 
 
 class EventsStep(bootsteps.StartStopStep):
@@ -205,7 +212,7 @@ class HardenedConsumer(Consumer):
                 self.acknowledge(message)
                 return
             wrong = (complaint_of_report_size(message) if limits is not None else None) or (
-                complaint(message, self._known_to(message), datetime.now(UTC))
+                complaint(message, self._known_to(message), self.consuming.utc())
             )
             if wrong is not None:
                 self._refuse(message, wrong)

@@ -89,3 +89,12 @@ def test_a_clock_that_is_off_is_shown_until_it_is_right(own: float, words: str) 
     clock_agreement.watch(store, rounds, lambda: 1_002.0)
     with store.read() as uow:
         assert troubles(uow) == []
+
+
+def test_requests_expire_by_the_time_of_the_database() -> None:
+    store = MemoryStore(lambda: 1_000.0)
+    clock = clock_agreement.OwnClock(lambda: 4_600.0)
+    assert clock.utc().timestamp() == 4_600.0
+    work = PeriodicWork(store, "conductor@a")
+    clock_agreement.watch(store, work, lambda: 4_600.0, clock)
+    assert clock.utc().timestamp() == 1_000.0

@@ -38,6 +38,8 @@ def run_conductor(settings: Settings) -> int:
         publish = partial(show_status, parts.events, shower, Ends(registry))
         service = build_service(settings, parts.store, parts.carrier, parts.name, publish)
         limits = ReportLimits(account_in(settings.broker_url), refusal_counter(registry))
+        clock = clock_agreement.OwnClock()
+        watch = partial(clock_agreement.watch, parts.store, service.periodic_work, clock=clock)
         jobs: tuple[Job, ...] = (
             Job(
                 "reports", partial(_note_refusals, limits, service.periodic_work), REFUSALS_EVERY_S
@@ -45,18 +47,19 @@ def run_conductor(settings: Settings) -> int:
             Job("tick", service.tick, settings.tick_s),
             Job("retire", service.retire, RETIRE_EVERY_S),
             Job("confirm", service.confirm_old_moves, CONFIRM_EVERY_S),
-            Job(
-                "clock",
-                partial(clock_agreement.watch, parts.store, service.periodic_work),
-                CLOCK_EVERY_S,
-            ),
+            Job("clock", watch, CLOCK_EVERY_S),
         )
         if shower is not None:
             look = partial(service.publish_ends, shower.unshown)
             jobs = (*jobs, Job("show ends", look, SHOW_ENDS_EVERY_S))
         with served(settings, registry), periodic_jobs(*jobs):
             code = serve_conductor(
-                settings.broker_url, service, parts.events, settings.conductor_threads, limits
+                settings.broker_url,
+                service,
+                parts.events,
+                settings.conductor_threads,
+                limits,
+                clock.utc,
             )
         service.transactions.outbox.delete_sent()
         if shower is not None:
