@@ -4,16 +4,17 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DEPLOY = CHECKOUT / "deploy"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "vm-conductor-tests"
-FIRST_PORT = 26_710
+FIRST_PORT = 23_000
 """Other ports than the demo's: both may run at once."""
 RUNS = 5
 PORTS_OF_A_RUN = 200
@@ -51,7 +52,9 @@ class LibvirtHost:
         return int(pid.read_text())
 
     def answers(self) -> bool:
-        """Say whether libvirt can be talked to."""
+        """Say whether libvirt can be talked to; raise where it has ended."""
+        log = self.folder / "log" / "libvirtd.log"
+        assert self.process.poll() is None, f"libvirtd ended: {log.read_text()[-500:]}"
         asked = subprocess.run(
             ["virsh", "--connect", self.uri, "version"], check=False, capture_output=True
         )
@@ -90,6 +93,22 @@ def start(names: Sequence[str], folder: Path) -> list[LibvirtHost]:
             LibvirtHost(name, folder / name, port, _run(name, folder / name, port, lock))
             for name, port in zip(names, ports, strict=False)
         ]
+
+
+def kill(host: LibvirtHost) -> None:
+    """SIGKILL a daemon; its guests run on."""
+    os.kill(host.daemon_pid, signal.SIGKILL)
+    host.process.wait(timeout=60)
+
+
+def started_again(host: LibvirtHost) -> LibvirtHost:
+    """Start a daemon that was killed, as the same host with the same ports."""
+    lock = CACHE / f"ports-{(host.port - FIRST_PORT) // PORTS_OF_A_RUN}.lock"
+    with lock.open("w") as inherited:
+        # Not free if another host of this run has it, and then this one has it too.
+        with suppress(BlockingIOError):
+            fcntl.flock(inherited, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return replace(host, process=_run(host.name, host.folder, host.port, inherited.fileno()))
 
 
 def stop(hosts: Sequence[LibvirtHost]) -> None:

@@ -25,13 +25,13 @@ GUEST_S = 90.0
 class RealFleet:
     """A fleet whose hosts have libvirt; guests are known by their names."""
 
-    def __init__(self, fleet: Fleet, daemons: list[LibvirtHost], store: Path) -> None:
+    def __init__(self, fleet: Fleet, daemons: dict[str, LibvirtHost], store: Path) -> None:
         self.fleet = fleet
-        self.daemons = {daemon.name: daemon for daemon in daemons}
+        self.daemons = daemons
         self._store = store
         fleet.add("conductor", 1)
         fleet.add("scheduler", 1)
-        for daemon in daemons:
+        for daemon in daemons.values():
             fleet.add_libvirt_host(
                 daemon.name,
                 *("--libvirt", daemon.uri, "--migration-uri", daemon.migration_uri),
@@ -118,6 +118,37 @@ class RealFleet:
         found: Element = fromstring(printed)
         return found
 
+    def folders(self) -> set[tuple[str, str]]:
+        """Every guest that has disks, with its host; what was left half done is named as well."""
+        found = set()
+        for name in self.daemons:
+            disks = self.fleet.hypervisor(name) / "disks"
+            for path in disks.iterdir() if disks.is_dir() else ():
+                if path.is_dir():
+                    found.add((path.name, name))
+                found |= {
+                    (str(left.relative_to(disks)), name)
+                    for pattern in ("*.making", "*.part", "*.empty")
+                    for left in path.glob(pattern)
+                }
+        return found
+
+    def emulators(self) -> set[tuple[str, str]]:
+        """Every QEMU process that runs, with its host: by what is in its command line."""
+        found = set()
+        for process in Path("/proc").iterdir():
+            try:
+                words = (process / "cmdline").read_text(errors="replace")
+            except OSError:
+                continue
+            if guest := re.search(r"guest=instance-([0-9a-f-]{36})", words):
+                found |= {
+                    (guest[1], name)
+                    for name in self.daemons
+                    if f"{self.fleet.hypervisor(name)}/disks" in words
+                }
+        return found
+
     def domains(self) -> set[tuple[str, str]]:
         """Every domain of every daemon, with its host."""
         found = set()
@@ -137,12 +168,13 @@ def real_fleet(services: Services, folder: Path, image: Path) -> Iterator[RealFl
     """Run conductor, scheduler and two hosts with libvirt, east and west; end all that was made."""
     daemons = libvirt_hosts.start(("east", "west"), folder / "daemons")
     fleet = Fleet(services, folder, TIMES)
+    running = {daemon.name: daemon for daemon in daemons}
     try:
         for daemon in daemons:
             wait_for(daemon.answers, f"libvirt on {daemon.name}", 60.0, poll_s=0.2)
-        found = RealFleet(fleet, daemons, folder / "store")
+        found = RealFleet(fleet, running, folder / "store")
         found.start(image)
         yield found
     finally:
         fleet.close()
-        libvirt_hosts.stop(daemons)
+        libvirt_hosts.stop([*running.values()])
