@@ -139,6 +139,20 @@ def test_a_domain_of_somebody_else_is_seen_and_left_alone(
         connection.close()
 
 
+def test_a_guest_whose_worker_died_between_two_definitions_is_defined_anew_with_its_disk(
+    hosts: list[Host], guest: InstanceId
+) -> None:
+    here = hosts[0].hypervisor
+    here.spawn(guest, definition(power="shutdown"))
+    here.control.forget(guest)
+    assert here.domain(guest) is None
+    here.reshape(guest, definition(memory_mib=160, power="shutdown"))
+    there = here.domain(guest)
+    assert there is not None
+    assert there.spec is not None
+    assert there.spec.memory_mib == 160
+
+
 def test_a_daemon_that_is_killed_is_connected_to_again_and_the_guest_has_run_on(
     hosts: list[Host], guest: InstanceId
 ) -> None:

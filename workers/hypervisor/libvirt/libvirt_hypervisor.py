@@ -100,17 +100,26 @@ class LibvirtHypervisor:
                 self.control.start(instance_id)
 
     def reshape(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
-        """Give a guest another definition and power; its disks stay, or grow."""
-        self.control.existing(instance_id)
+        """Give a guest another definition and power; its disks stay, or grow.
+
+        One with disks and without a domain was between two definitions when its worker died.
+        """
+        if self.disks.is_missing(instance_id):
+            self.control.existing(instance_id)
         with self.work.of(instance_id) as work:
-            self.control.stop(instance_id)
+            there = self.control.domain(instance_id)
+            if there is not None:
+                self.control.stop(instance_id)
             self.disks.withdraw(instance_id)
             self.disks.resize(instance_id, spec, work)
-            if firmware_of(self.control.definition(instance_id)) != firmware_of(spec):
+            if there is not None and self._has_other_firmware(instance_id, spec):
                 self.control.forget(instance_id)
             self._define(instance_id, _stored(spec), waiting=spec.power == "nostate")
             if spec.power == "running":
                 self.control.start(instance_id)
+
+    def _has_other_firmware(self, instance_id: InstanceId, spec: GuestDefinition) -> bool:
+        return firmware_of(self.control.definition(instance_id)) != firmware_of(spec)
 
     def rebuild(self, instance_id: InstanceId, spec: GuestDefinition) -> None:
         """Make a guest anew from its image."""
