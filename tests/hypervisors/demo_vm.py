@@ -97,14 +97,19 @@ def _tell(show: Show, fleet: RealFleet) -> None:
         fleet.says("db", r"^READY")
     show.words("instances console-log db", fleet.logged("db"))
     show.text(_drawn(fleet))
+    show.text(f"  libvirt says of `db`: {_pins(fleet)}")
     with show.step("write a mark onto the disk of `web`"):
         fleet.type("web", "mark vda demo", r"^MARKED vda demo")
     home = fleet.show("web")["host"]
+    before = fleet.says("web", r"^TICK (\d+)")[-1]
     with show.step(f"move `web` away from {home} while it runs, with its disk"):
         fleet.do("live-migrate", "web")
-        fleet.says("web", r"^TICK (\d+)", times=2)
+        ticks = fleet.says("web", r"^TICK (\d+)", times=2)
     host = fleet.show("web")["host"]
-    show.words(f"instances console-log web, on {host}: its counter goes on", fleet.logged("web"))
+    show.words(f"instances console-log web, on {host}", fleet.logged("web"))
+    show.text(
+        f"  its counter goes on: {before} on {home} before the move, {ticks[0]} first on {host}"
+    )
     with show.step("shelve `web`: no host has it any more, its disk is an image"):
         fleet.do("shelve", "web", "--offload")
     with show.step("unshelve it"):
@@ -114,6 +119,13 @@ def _tell(show: Show, fleet: RealFleet) -> None:
     with show.step("delete both"):
         fleet.do("delete", "web")
         fleet.do("delete", "db")
+
+
+def _pins(fleet: RealFleet) -> str:
+    """Return the pins of `db`, as its domain has them."""
+    shown = fleet.show("db")
+    pins = fleet.domain(shown["id"], fleet.daemons[shown["host"]]).iter("vcpupin")
+    return ", ".join(f"vCPU {pin.get('vcpu')} on CPU {pin.get('cpuset')}" for pin in pins)
 
 
 def _drawn(fleet: RealFleet) -> str:
